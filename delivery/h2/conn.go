@@ -3,15 +3,10 @@ package h2
 import (
 	"bufio"
 	"bytes"
-	"context"
-	"crypto/tls"
 	"errors"
-	"fmt"
 	"net"
-	"net/netip"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"golang.org/x/net/http2"
@@ -109,56 +104,6 @@ func (c *Conn) begin(group string) {
 	if !c.proven {
 		c.first = group
 	}
-}
-
-// dial opens a connection and starts it.
-func (p *Pool) dial(ctx context.Context) (*Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, p.o.DialTimeout)
-	defer cancel()
-	var value any
-	if p.o.Attach != nil {
-		var err error
-		if value, err = p.o.Attach(); err != nil {
-			return nil, err
-		}
-	}
-	dialled, err := (&net.Dialer{KeepAlive: tcpKeepAlive, Control: p.checkAddress, Resolver: p.o.Resolver}).DialContext(ctx, "tcp", p.addr)
-	if err != nil {
-		return nil, fmt.Errorf("dial %s: %w", p.o.Name, err)
-	}
-	raw := &punctual{Conn: dialled, opened: time.Now()}
-	conn := tls.Client(raw, p.tls)
-	if err := handshake(ctx, conn); err != nil {
-		_ = raw.Close()
-		return nil, fmt.Errorf("TLS handshake with %s: %w", p.o.Name, err)
-	}
-	c := newConn(p, conn, raw)
-	c.value = value
-	c.start()
-	return c, nil
-}
-
-// checkAddress is the net.Dialer's Control: it gets the resolved address, before the connection.
-func (p *Pool) checkAddress(_, address string, _ syscall.RawConn) error {
-	if p.o.CheckAddress == nil {
-		return nil
-	}
-	addr, err := netip.ParseAddrPort(address)
-	if err != nil {
-		return err
-	}
-	return p.o.CheckAddress(addr)
-}
-
-// handshake refuses a server that verifies but does not speak HTTP/2.
-func handshake(ctx context.Context, conn *tls.Conn) error {
-	if err := conn.HandshakeContext(ctx); err != nil {
-		return err
-	}
-	if proto := conn.ConnectionState().NegotiatedProtocol; proto != http2.NextProtoTLS {
-		return fmt.Errorf("the server speaks %q, not HTTP/2", proto)
-	}
-	return nil
 }
 
 // newConn makes an HTTP/2 connection of one over TLS.

@@ -34,6 +34,20 @@ type page struct {
 	dated   bool                 // the job's time to live was turned into an expiry, which the queue does not have yet
 }
 
+// open decodes an event. It returns nil if the event cannot be read, and has ended it then.
+func open(c *queue.Claimed) *page {
+	if p, opened := c.Value.(*page); opened {
+		c.Value = nil
+		return p
+	}
+	j, err := events.JobOf(c)
+	if err != nil {
+		c.Finish(queue.Result{Outcome: queue.Dead, Reason: "bad_payload", Err: err.Error()})
+		return nil
+	}
+	return &page{c: c, job: j, dated: j.Push.Begin(c.EnqueuedAt)}
+}
+
 // event is the id of the event that is targeted.
 func (p *page) event() string { return p.job.Event(p.c.ID) }
 

@@ -338,20 +338,6 @@ func (t *Targeting) split(ctx context.Context, p *page) {
 	p.c.Finish(queue.Result{Outcome: queue.Continue, Payload: payload, Report: next.ReportTargeting(next.Counted, next.Sent), ReportTTL: t.o.ReportTTL})
 }
 
-// open decodes an event. It returns nil if the event cannot be read, and has ended it then.
-func open(c *queue.Claimed) *page {
-	if p, opened := c.Value.(*page); opened {
-		c.Value = nil
-		return p
-	}
-	j, err := events.JobOf(c)
-	if err != nil {
-		c.Finish(queue.Result{Outcome: queue.Dead, Reason: "bad_payload", Err: err.Error()})
-		return nil
-	}
-	return &page{c: c, job: j, dated: j.Push.Begin(c.EnqueuedAt)}
-}
-
 // endLate ends an event whose time is over before any of it was begun.
 func (t *Targeting) endLate(ctx context.Context, p *page) bool {
 	late := !p.begun() && p.job.Push.ExpiresAt > 0 && p.c.Clock().UnixMilli() >= p.job.Push.ExpiresAt

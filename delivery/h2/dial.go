@@ -1,0 +1,188 @@
+package h2
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"syscall"
+	"time"
+
+	"golang.org/x/net/http2"
+)
+
+const (
+	firstDialBackoff = 100 * time.Millisecond
+	lastDialBackoff  = 5 * time.Second
+	// firstAnswerWithin is how long a new connection's first request may take
+	// before another connection is opened beside it.
+	firstAnswerWithin = time.Second
+)
+
+// dialIfNeeded opens one more connection when requests wait that a new one could take. A new
+// connection takes a single request at first. The unproven connections that are not known to be
+// slow are at most as many as the proven ones, and at least one may be open, so that their
+// number doubles within an answer time.
+func (p *Pool) dialIfNeeded() {
+	if p.closed || p.dialing || len(p.conns) >= p.o.Conns {
+		return
+	}
+	proven, fresh := p.proven(), 0
+	for _, c := range p.conns {
+		if !c.proven && !c.slow {
+			fresh++
+		}
+	}
+	first := p.firstForNew()
+	if first == nil || fresh >= max(proven, 1) {
+		return
+	}
+	wait := time.Until(p.retryAt)
+	if wait > 0 && len(p.conns) > 0 { // use the open connections meanwhile
+		if !p.retrying {
+			p.retrying = true
+			time.AfterFunc(wait, p.retry)
+		}
+		return
+	}
+	p.dialing = true
+	// The dial serves all waiters: it does not end with the first one's context.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(first.Context))
+	p.cancelDial = cancel
+	go func() {
+		defer cancel()
+		p.open(ctx, wait)
+	}()
+}
+
+// retry checks after a backoff whether a connection is still needed.
+func (p *Pool) retry() {
+	p.mu.Lock()
+	defer p.unlockAndNotify()
+	p.retrying = false
+	p.dispatch()
+}
+
+// firstForNew is the oldest waiter that a new connection may serve.
+func (p *Pool) firstForNew() *Waiter {
+	for e := p.waiters.Front(); e != nil; e = e.Next() {
+		if w := e.Value.(*Waiter); p.untried(w.Group) < p.maxUntried() {
+			return w
+		}
+	}
+	return nil
+}
+
+// open dials after a wait.
+func (p *Pool) open(ctx context.Context, wait time.Duration) {
+	if wait > 0 {
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+		}
+	}
+	c, err := p.dial(ctx)
+	p.mu.Lock()
+	defer p.unlockAndNotify()
+	p.dialing = false
+	switch p.err = err; {
+	case err != nil:
+		p.backOff(firstDialBackoff)
+		p.logFailure(err)
+		if len(p.conns) == 0 {
+			p.failWaiters(err)
+		}
+	case p.closed, c.gone.Load():
+		p.backOff(0)
+		go c.fail(ErrClosed)
+	default:
+		p.conns = append(p.conns, c)
+		p.endUnused(c)
+		time.AfterFunc(min(p.o.ReadIdle, firstAnswerWithin), func() { p.markSlow(c) })
+	}
+	p.dispatch()
+}
+
+// markSlow marks a connection that has not answered yet, so that others may be opened: a first request
+// that is never answered must not hold up all others.
+func (p *Pool) markSlow(c *Conn) {
+	p.mu.Lock()
+	defer p.unlockAndNotify()
+	c.slow = true
+	p.dispatch()
+}
+
+// backOff delays the next dial by first, and longer with each failure. The first loss of an open
+// connection (first is 0) causes no delay, so that its requests are sent again at once.
+func (p *Pool) backOff(first time.Duration) {
+	p.failures++
+	if first == 0 && p.failures == 1 {
+		return
+	}
+	p.retryAt = time.Now().Add(dialBackoff(p.failures))
+}
+
+// logFailure logs the failures number 1, 2, 4, 8 and so on.
+func (p *Pool) logFailure(err error) {
+	if p.failures&(p.failures-1) == 0 && !p.closed {
+		p.o.Logger.Warn("no connection to "+p.o.Name, "address", p.addr, "failures", p.failures, "error", err)
+	}
+}
+
+// dialBackoff is a random time up to twice as long after each failure.
+func dialBackoff(failures int) time.Duration {
+	d := min(firstDialBackoff<<min(failures-1, 10), lastDialBackoff)
+	return d/2 + rand.N(d/2)
+}
+
+// dial opens a connection and starts it.
+func (p *Pool) dial(ctx context.Context) (*Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.o.DialTimeout)
+	defer cancel()
+	var value any
+	if p.o.Attach != nil {
+		var err error
+		if value, err = p.o.Attach(); err != nil {
+			return nil, err
+		}
+	}
+	dialled, err := (&net.Dialer{KeepAlive: tcpKeepAlive, Control: p.checkAddress, Resolver: p.o.Resolver}).DialContext(ctx, "tcp", p.addr)
+	if err != nil {
+		return nil, fmt.Errorf("dial %s: %w", p.o.Name, err)
+	}
+	raw := &punctual{Conn: dialled, opened: time.Now()}
+	conn := tls.Client(raw, p.tls)
+	if err := handshake(ctx, conn); err != nil {
+		_ = raw.Close()
+		return nil, fmt.Errorf("TLS handshake with %s: %w", p.o.Name, err)
+	}
+	c := newConn(p, conn, raw)
+	c.value = value
+	c.start()
+	return c, nil
+}
+
+// checkAddress is the net.Dialer's Control: it gets the resolved address, before the connection.
+func (p *Pool) checkAddress(_, address string, _ syscall.RawConn) error {
+	if p.o.CheckAddress == nil {
+		return nil
+	}
+	addr, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return err
+	}
+	return p.o.CheckAddress(addr)
+}
+
+// handshake refuses a server that verifies but does not speak HTTP/2.
+func handshake(ctx context.Context, conn *tls.Conn) error {
+	if err := conn.HandshakeContext(ctx); err != nil {
+		return err
+	}
+	if proto := conn.ConnectionState().NegotiatedProtocol; proto != http2.NextProtoTLS {
+		return fmt.Errorf("the server speaks %q, not HTTP/2", proto)
+	}
+	return nil
+}
