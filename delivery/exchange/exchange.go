@@ -101,7 +101,7 @@ func (x *Exchange) use(call *h2.Call) error {
 	return cmp.Or(x.over, x.waiter.Context.Err())
 }
 
-// SetBody sets what is posted. It is called in Try.
+// SetBody sets the body of the request. An owner calls it in Try, before Acquire.
 func (x *Exchange) SetBody(body []byte) { x.body = body }
 
 // Acquire waits for room on a connection.

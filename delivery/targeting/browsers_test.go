@@ -32,8 +32,8 @@ func (p *pipeline) browser(ctx context.Context, user, endpoint, replaces string)
 	return r.Subscription.Target(), err
 }
 
-// W2: what waits for a browser is sent without SQL, with the keys of the newest registration. What waits for a
-// browser that was removed, or that is another user's by now, is not sent.
+// W2: a waiting notification to a browser is sent without SQL, with the keys of the newest registration. If
+// the browser was removed, or is another user's by now, the notification is not sent.
 func TestW2_WhatWaitsIsSentWithTheNewestKeys(t *testing.T) {
 	t.Parallel()
 	storetest.EachRedisAlone(t, func(t *testing.T, db *redisdb.DB) {

@@ -39,7 +39,8 @@ type hostKey struct {
 	route
 }
 
-// host is a host of push services with its connections. The lock of hosts guards what is not fixed.
+// host is a host of push services with its connections. The lock of hosts guards users and used; the
+// other fields never change.
 type host struct {
 	origin string // of the list
 	pool   *h2.Pool

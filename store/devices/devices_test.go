@@ -212,8 +212,8 @@ func TestGuardFormat(t *testing.T) {
 	}
 }
 
-// P4, P10: whoever writes last, the guard and the cache have what is on record in the end, with the keys of
-// a browser's last registration.
+// P4, P10: after any order of writes, the guard and the cache have the state that is on record in the end, with
+// the keys of a browser's last registration.
 func TestConcurrentWritesOfOneTokenAllSucceed(t *testing.T) {
 	t.Parallel()
 	const endpoint = "https://fcm.googleapis.com/x"
