@@ -28,7 +28,7 @@ type source struct {
 // sender.
 func testOnly(pkg string) bool {
 	return slices.Contains([]string{
-		"store/storetest", "store/queue/queuetest", "delivery/apns/apnstest", "delivery/fcm/fcmtest", "delivery/webpush/webpushtest",
+		"store/storetest", "store/queue/queuetest", "delivery/apns/apnstest", "delivery/exchange/exchangetest", "delivery/fcm/fcmtest", "delivery/webpush/webpushtest",
 	}, pkg)
 }
 

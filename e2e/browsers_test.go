@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"fanfare/delivery/exchange/exchangetest"
 	"fanfare/delivery/webpush/webpushtest"
 	"fanfare/store/storetest"
 )
@@ -116,7 +117,7 @@ func TestW2_AKilledProcessLosesNoPage(t *testing.T) {
 	}
 	services.Script(func(r *webpushtest.Request) (a webpushtest.Answer) {
 		if slices.Index(all, r.Browser) < browsers/2 {
-			a.Fault = webpushtest.Hang
+			a.Fault = exchangetest.Hang
 		}
 		return a
 	})

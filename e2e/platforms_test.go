@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"fanfare/delivery/apns/apnstest"
+	"fanfare/delivery/exchange/exchangetest"
 	"fanfare/delivery/fcm/fcmtest"
 	"fanfare/delivery/webpush/webpushtest"
 	"fanfare/store/storetest"
@@ -157,7 +158,7 @@ func TestW17_KilledEverySecondOnAllPlatforms(t *testing.T) {
 func TestW17_APlatformHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	for name, no := range map[string]fcmtest.Answer{
-		"Hangs":   {Fault: fcmtest.Hang},
+		"Hangs":   {Fault: exchangetest.Hang},
 		"Refuses": {Status: 503, RPC: "UNAVAILABLE"},
 		"Pauses":  {Status: 403, RPC: "PERMISSION_DENIED", Message: "no"},
 		"Errs":    {Status: 500, RPC: "INTERNAL"},

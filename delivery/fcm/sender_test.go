@@ -16,6 +16,7 @@ import (
 
 	"fanfare/api"
 	"fanfare/delivery/exchange"
+	"fanfare/delivery/exchange/exchangetest"
 	"fanfare/delivery/fcm/fcmtest"
 	"fanfare/delivery/transport"
 	"fanfare/store/storetest"
@@ -227,7 +228,7 @@ func TestW4_EveryMistakeIsTold(t *testing.T) {
 	dir := t.TempDir()
 	elliptic, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	storetest.Must(t, err)
-	ec, err := fcmtest.PEM(elliptic)
+	ec, err := exchangetest.PEM(elliptic)
 	storetest.Must(t, err)
 	account := func(name string, change func(*fcmtest.Account)) string {
 		file, err := w.WriteAccount(dir, name, change)
@@ -235,7 +236,7 @@ func TestW4_EveryMistakeIsTold(t *testing.T) {
 		return file
 	}
 	bare := account("bare.json", func(a *fcmtest.Account) { *a = fcmtest.Account{} })
-	odd := account("odd.json", func(a *fcmtest.Account) { a.ProjectID, a.TokenURI, a.PrivateKey = "a/b", "http://x", ec })
+	odd := account("odd.json", func(a *fcmtest.Account) { a.ProjectID, a.TokenURI, a.PrivateKey = "a/b", "http://x", string(ec) })
 	notJSON := filepath.Join(dir, "not.json")
 	storetest.Must(t, os.WriteFile(notJSON, []byte("secret"), 0o600))
 	with := func(changes ...string) map[string]string {
@@ -329,7 +330,7 @@ func TestSendMany(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		if n++; n%200 == 0 {
-			return fcmtest.Answer{Fault: fcmtest.GoAway}
+			return fcmtest.Answer{Fault: exchangetest.GoAway}
 		}
 		return fcmtest.Answer{}
 	})
@@ -348,7 +349,7 @@ func TestSendMany(t *testing.T) {
 // A lost connection leaves the outcome unknown, and so does the end of the time.
 func TestUnknownOutcome(t *testing.T) {
 	t.Parallel()
-	for name, fault := range map[string]fcmtest.Fault{"Reset": fcmtest.Reset, "Drop": fcmtest.Drop, "Hang": fcmtest.Hang} {
+	for name, fault := range map[string]exchangetest.Fault{"Reset": exchangetest.Reset, "Drop": exchangetest.Drop, "Hang": exchangetest.Hang} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := setup(t, fcmtest.Options{}, func(o *Options) { o.Timeout = 15 * time.Second })

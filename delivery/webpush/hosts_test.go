@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"fanfare/api"
+	"fanfare/delivery/exchange/exchangetest"
 	"fanfare/delivery/transport"
 	"fanfare/delivery/webpush/webpushtest"
 	"fanfare/store/storetest"
@@ -118,7 +119,7 @@ func TestAHostThatHangsHoldsUpNoOther(t *testing.T) {
 	hangs, works := w.MustSubscribe(t, "a.push.apple.com"), w.MustSubscribe(t, "b.push.apple.com")
 	w.Script(func(r *webpushtest.Request) (a webpushtest.Answer) {
 		if r.Browser == hangs {
-			a.Fault = webpushtest.Hang
+			a.Fault = exchangetest.Hang
 		}
 		return a
 	})

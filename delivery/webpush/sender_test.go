@@ -19,6 +19,7 @@ import (
 
 	"fanfare/api"
 	"fanfare/delivery/exchange"
+	"fanfare/delivery/exchange/exchangetest"
 	"fanfare/delivery/transport"
 	"fanfare/delivery/webpush/webpushtest"
 	"fanfare/store/storetest"
@@ -202,7 +203,7 @@ func TestW4_EveryMistakeIsTold(t *testing.T) {
 	w := setup(t, webpushtest.Options{})
 	dir := t.TempDir()
 	key := func(name string, key any) string {
-		file, err := webpushtest.WriteKey(dir, name, key)
+		file, err := exchangetest.WriteKey(dir, name, key)
 		storetest.Must(t, err)
 		return file
 	}
@@ -326,7 +327,7 @@ func TestSendMany(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		if n++; n%200 == 0 {
-			a.Fault = webpushtest.GoAway
+			a.Fault = exchangetest.GoAway
 		}
 		return a
 	})
@@ -367,7 +368,7 @@ func TestSendMany(t *testing.T) {
 // A lost connection leaves the outcome unknown, and so does the end of the time.
 func TestUnknownOutcome(t *testing.T) {
 	t.Parallel()
-	for name, fault := range map[string]webpushtest.Fault{"Reset": webpushtest.Reset, "Drop": webpushtest.Drop, "Hang": webpushtest.Hang} {
+	for name, fault := range map[string]exchangetest.Fault{"Reset": exchangetest.Reset, "Drop": exchangetest.Drop, "Hang": exchangetest.Hang} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := setup(t, webpushtest.Options{}, func(o *Options) { o.Timeout = 15 * time.Second })

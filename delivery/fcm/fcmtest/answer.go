@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"net/http"
 	"time"
+
+	"fanfare/delivery/exchange/exchangetest"
 )
 
 // Answer is the answer to one request that passed the checks. The zero Answer is a 200.
@@ -26,27 +28,8 @@ type Answer struct {
 	// Delay is how long the answer takes.
 	Delay time.Duration
 	// Fault happens instead of the answer, or with it.
-	Fault Fault
+	Fault exchangetest.Fault
 }
-
-// Fault is something that goes wrong with a connection or a stream.
-type Fault int
-
-// The faults. With all but Untaken and GoAway the request counts as delivered, although the client gets no
-// answer.
-const (
-	NoFault Fault = iota
-	// Reset resets the stream.
-	Reset
-	// Drop closes the connection.
-	Drop
-	// Untaken closes the connection before the request has any effect.
-	Untaken
-	// Hang never answers, and the connection stays open.
-	Hang
-	// GoAway answers, and asks for another connection.
-	GoAway
-)
 
 // Refuse is a refusal with an FcmError.
 func Refuse(status int, code string) Answer { return Answer{Status: status, Code: code, RPC: "FAILED"} }
@@ -56,6 +39,16 @@ func (a *Answer) status() int {
 		return http.StatusOK
 	}
 	return a.Status
+}
+
+// write writes the answer; name is that of an accepted message.
+func (a *Answer) write(w http.ResponseWriter, name string) {
+	w.Header().Set("Content-Type", "application/json; charset=UTF-8")
+	if a.RetryAfter != "" {
+		w.Header().Set("Retry-After", a.RetryAfter)
+	}
+	w.WriteHeader(a.status())
+	_, _ = w.Write(a.body(name))
 }
 
 // body is the response body.

@@ -33,7 +33,7 @@ func (s *Server) token(w http.ResponseWriter, r *http.Request) {
 		if status == 0 {
 			select {
 			case <-r.Context().Done():
-			case <-s.over:
+			case <-s.Over():
 			}
 			return
 		}
@@ -50,7 +50,7 @@ func (s *Server) token(w http.ResponseWriter, r *http.Request) {
 	// About as long as Google's.
 	token := fmt.Sprintf("ya29.%d.%s", n, strings.Repeat("t", 1000))
 	s.mu.Lock()
-	s.tokens[token] = s.o.Now().Add(s.o.TokenLife)
+	s.tokens[token] = s.Now().Add(s.o.TokenLife)
 	s.mu.Unlock()
 	_, _ = w.Write(mustJSON(map[string]any{"access_token": token, "expires_in": int(s.o.TokenLife.Seconds()), "token_type": "Bearer"}))
 }
@@ -70,7 +70,7 @@ func (s *Server) checkClaims(r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	now := s.o.Now()
+	now := s.Now()
 	switch {
 	case parsed.Header["kid"] != keyID:
 		return fmt.Errorf("the key %v is unknown", parsed.Header["kid"])

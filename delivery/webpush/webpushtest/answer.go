@@ -1,8 +1,11 @@
 package webpushtest
 
 import (
+	"io"
 	"net/http"
 	"time"
+
+	"fanfare/delivery/exchange/exchangetest"
 )
 
 // Answer is the answer to one request that passed the checks. The zero Answer is a 201.
@@ -16,31 +19,21 @@ type Answer struct {
 	// Delay is how long the answer takes.
 	Delay time.Duration
 	// Fault happens instead of the answer, or with it.
-	Fault Fault
+	Fault exchangetest.Fault
 }
 
-// Fault is something that goes wrong with a connection or a stream.
-type Fault int
-
-// The faults. With all but Untaken and GoAway the request counts as delivered, although the client gets no
-// answer.
-const (
-	NoFault Fault = iota
-	// Reset resets the stream.
-	Reset
-	// Drop closes the connection.
-	Drop
-	// Untaken closes the connection before the request has any effect.
-	Untaken
-	// Hang never answers, and the connection stays open.
-	Hang
-	// GoAway answers, and asks for another connection.
-	GoAway
-)
-
-func (a *Answer) status() int {
+// reply is what happens.
+func (a *Answer) reply() exchangetest.Reply {
 	if a.Status == 0 {
-		return http.StatusCreated
+		a.Status = http.StatusCreated
 	}
-	return a.Status
+	return exchangetest.Reply{Status: a.Status, Delay: a.Delay, Fault: a.Fault, Write: func(w http.ResponseWriter) {
+		for name, value := range map[string]string{"Retry-After": a.RetryAfter, "Location": a.Location} {
+			if value != "" {
+				w.Header().Set(name, value)
+			}
+		}
+		w.WriteHeader(a.Status)
+		_, _ = io.WriteString(w, a.Body)
+	}}
 }

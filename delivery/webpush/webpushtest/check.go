@@ -21,8 +21,10 @@ var (
 // maxTTL is the longest time to live: four weeks.
 const maxTTL = 28 * 24 * 60 * 60
 
-// check applies the rules of push services, and reads the request. mu is held.
+// check applies the rules of push services, and reads the request.
 func (s *Server) check(r *http.Request, body []byte, req *Request) (status int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	b := s.browsers[r.Host+r.URL.RequestURI()]
 	switch {
 	case r.ProtoMajor != 2:
@@ -99,7 +101,7 @@ func (s *Server) checkVAPID(r *http.Request, req *Request) (status int, err erro
 		return http.StatusForbidden, fmt.Errorf("verify VAPID: %w", err)
 	}
 	req.Token, req.Expires = auth[1], time.Unix(c.Expires, 0)
-	switch now := s.o.Now(); {
+	switch now := s.Now(); {
 	case c.Audience != "https://"+r.Host:
 		return http.StatusForbidden, fmt.Errorf("audience %q", c.Audience)
 	case !req.Expires.After(now) || req.Expires.After(now.Add(24*time.Hour)):

@@ -1,4 +1,4 @@
-package webpushtest
+package exchangetest
 
 import (
 	"crypto"
@@ -11,13 +11,14 @@ import (
 	"encoding/pem"
 	"fmt"
 	"math/big"
+	"net"
 	"os"
 	"path/filepath"
 	"sync"
 	"time"
 )
 
-// authority signs a certificate for whichever host a client asks for.
+// authority signs a certificate for whichever host a client asks for, or for 127.0.0.1 if it names none.
 type authority struct {
 	key  *ecdsa.PrivateKey
 	cert *x509.Certificate
@@ -27,13 +28,13 @@ type authority struct {
 }
 
 // newAuthority makes an authority and writes its certificate.
-func newAuthority(file string) (*authority, error) {
+func newAuthority(name, file string) (*authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("generate key: %w", err)
 	}
 	a := &authority{key: key, hosts: map[string]*tls.Certificate{}}
-	t := template("webpushtest")
+	t := template(name)
 	t.IsCA, t.BasicConstraintsValid, t.KeyUsage = true, true, x509.KeyUsageCertSign
 	der, err := x509.CreateCertificate(rand.Reader, t, t, &key.PublicKey, key)
 	if err != nil {
@@ -42,7 +43,10 @@ func newAuthority(file string) (*authority, error) {
 	if a.cert, err = x509.ParseCertificate(der); err != nil {
 		return nil, fmt.Errorf("read certificate: %w", err)
 	}
-	return a, writePEM(file, "CERTIFICATE", der)
+	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600); err != nil {
+		return nil, fmt.Errorf("write CA: %w", err)
+	}
+	return a, nil
 }
 
 func template(name string) *x509.Certificate {
@@ -61,7 +65,10 @@ func (a *authority) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, e
 		return c, nil
 	}
 	t := template(host)
-	t.DNSNames, t.KeyUsage, t.ExtKeyUsage = []string{host}, x509.KeyUsageDigitalSignature, []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+	t.KeyUsage, t.ExtKeyUsage = x509.KeyUsageDigitalSignature, []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+	if t.DNSNames = []string{host}; host == "" {
+		t.DNSNames, t.IPAddresses = nil, []net.IP{net.IPv4(127, 0, 0, 1)}
+	}
 	der, err := x509.CreateCertificate(rand.Reader, t, a.cert, &a.key.PublicKey, a.key)
 	if err != nil {
 		return nil, fmt.Errorf("sign certificate: %w", err)
@@ -70,27 +77,24 @@ func (a *authority) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, e
 	return a.hosts[host], nil
 }
 
-func writePEM(file, kind string, der []byte) error {
-	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
-		return fmt.Errorf("write %s: %w", filepath.Base(file), err)
-	}
-	return nil
-}
-
-// WriteKey writes a private key into a directory, as the apps file takes it, and returns the file's name.
-func WriteKey(dir, name string, key crypto.PrivateKey) (string, error) {
+// PEM is a private key in PKCS #8.
+func PEM(key crypto.PrivateKey) ([]byte, error) {
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
-		return "", fmt.Errorf("encode key: %w", err)
+		return nil, fmt.Errorf("encode key: %w", err)
 	}
-	file := filepath.Join(dir, name)
-	return file, writePEM(file, "PRIVATE KEY", der)
+	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
 }
 
-// App is the entry of the apps file for a topic whose notifications come here.
-func (s *Server) App(topic string) map[string]string {
-	return map[string]string{
-		"platform": "webpush", "topic": topic, "public_key": s.public, "private_key_file": filepath.Join(s.o.Dir, keyFile),
-		"subject": "mailto:ops@example.com", "ca_file": s.CAFile(), "connect_to": s.Addr(),
+// WriteKey writes a private key into a directory, and returns the file's name.
+func WriteKey(dir, name string, key crypto.PrivateKey) (string, error) {
+	text, err := PEM(key)
+	if err != nil {
+		return "", err
 	}
+	file := filepath.Join(dir, name)
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		return "", fmt.Errorf("write key: %w", err)
+	}
+	return file, nil
 }
