@@ -66,6 +66,62 @@ func TestW2_WhatWaitsIsSentWithTheNewestKeys(t *testing.T) {
 	})
 }
 
+// W17, P9: the notifications of an event to devices of FCM were stored before it grew large. It goes on as it
+// began, so that no device gets it again by a part.
+func TestW17_AnEventWithStoredNotificationsIsNotSplit(t *testing.T) {
+	t.Parallel()
+	eachFanOut(t, func(t *testing.T, f fanOut) {
+		const android = "cToken-of-an-android:APA91b"
+		p, s := answering(t, options{idle: true}, delivered)
+		p.mustManyDevices(120)
+		_, _, err := p.first.devices.PutDevice(t.Context(), "fan000007", android, &api.DeviceRequest{Platform: "fcm", Topic: "shop"})
+		storetest.Must(t, err)
+		id := p.mustPost(f.event())
+		release := p.mustHold() // by a process that stores one of its notifications and dies
+		jobs := delivery.Jobs(p.first.queueOfNotes, id, f.job(), []delivery.Recipient{{User: "fan000007", Device: &api.Device{Token: android, Topic: "shop", State: api.DeviceActive}}})
+		_, err = p.first.queueOfNotes.Enqueue(t.Context(), jobs...)
+		storetest.Must(t, err)
+		release()
+		p.first.start()
+		users := int64(120)
+		if f.audience.All {
+			users++ // bob
+		}
+		want := counts{users, users + 1, users + 1, 0, 0}
+		p.mustCounts(p.mustEndTrue(id, want), want)
+		ids := map[string]int{}
+		for _, n := range s.sent() {
+			ids[n.ID]++
+		}
+		if n := ids[delivery.NotificationID(id, android)]; n != 1 || len(ids) != len(s.sent()) {
+			t.Errorf("%d notifications to the Android device, %d in all of %d devices", n, len(s.sent()), len(ids))
+		}
+	})
+}
+
+// E6: a waiting notification to a browser of an erased user keeps neither the endpoint nor the keys.
+func TestE6_WaitingNotificationsToBrowsers(t *testing.T) {
+	t.Parallel()
+	p, s := answering(t, options{idle: true, twoHops: true}, delivered)
+	const endpoint = "https://fcm.googleapis.com/secret-endpoint"
+	p.mustBrowser(erasedUser, endpoint, "")
+	id := p.mustPost(secret("carol", erasedUser))
+	p.mustTargetAll(id, 1)
+	o := p.mustErase(erasedUser)
+	storetest.Must(t, second(p.first.devices.Erase(t.Context(), o)))
+	if n, dead, _, err := p.first.delivery.Erase(t.Context(), o); n != 1 || dead != 0 || err != nil {
+		t.Fatalf("%d notifications, %d dead letters, %v", n, dead, err)
+	}
+	storetest.Must(t, p.first.devices.Forget(t.Context(), erasedUser))
+	if keys := p.namesOf(erasedUser, secretText, endpoint); len(keys) > 0 {
+		t.Errorf("keys %v", keys)
+	}
+	p.first.start()
+	if r := p.mustEnd(id, api.EventDone); r.FailedBy["device_gone"] != 1 || len(s.sent()) > 0 {
+		t.Errorf("%+v, sent %v", r, s.sent())
+	}
+}
+
 // P4, P10: browsers register, are replaced and are removed while events are on their way. An event that is
 // posted after a change was answered goes to nothing older than the change, and to nothing twice.
 func TestP10_BrowsersChangeWhileEventsAreSent(t *testing.T) {
