@@ -107,9 +107,7 @@ func (s *Sender) Reasons() []string { return slices.Clone(documented) }
 
 // Send implements transport.Sender.
 func (s *Sender) Send(ctx context.Context, n *transport.Notification) transport.Answer {
-	done := make(chan transport.Answer, 1)
-	s.Start(ctx, n, func(a transport.Answer) { done <- a })
-	return <-done
+	return transport.Await(ctx, s, n)
 }
 
 // Start implements transport.Starter. A notification without a payload was found to be too large when

@@ -52,6 +52,13 @@ func Start(ctx context.Context, s Sender, n *Notification, done func(Answer)) {
 	go func() { done(s.Send(ctx, n)) }()
 }
 
+// Await is Send for a Starter: it waits for the answer.
+func Await(ctx context.Context, s Starter, n *Notification) Answer {
+	done := make(chan Answer, 1)
+	s.Start(ctx, n, func(a Answer) { done <- a })
+	return <-done
+}
+
 // Notification is one push notification for one device, fully rendered. A sender ignores the fields
 // that its service does not have.
 type Notification struct {
