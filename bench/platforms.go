@@ -1,30 +1,43 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"io"
 	"log"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"fanfare/delivery/apns/apnstest"
 	"fanfare/delivery/fcm/fcmtest"
 	"fanfare/delivery/webpush/webpushtest"
 )
 
+// platformUsers is how many users each platform has: so many that no device waits for its own answers.
+const platformUsers = 20_000
+
 // platforms compares the platforms with each other. All have the same stand-in, so that its own cost does
-// not depend on the platform; it is not the one of the other rows, which is lighter and checks more.
+// not depend on the platform; it is not the one of the other rows, which is lighter and checks more. Each
+// platform is measured with answers at once, and with answers after 100 ms.
 func platforms(w *world) []side {
-	s := w.stage(plan{users: devices, others: devices})
+	s := w.stage(plan{users: platformUsers, others: platformUsers})
 	var sides []side
 	for _, of := range []struct{ name, user string }{{"apns", "user-%d"}, {"fcm", "android-%d"}, {"webpush", "browser-%d"}} {
-		s.warm(of.user, devices)
-		sides = append(sides, s.delivering(of.name, 16, 100, func(n int) []byte { return batch(of.user, n, 100, devices) }, []*process{s.server}))
+		s.warm(of.user, s.users)
+		batches := s.delivering(of.name, 16, 100, func(n int) []byte { return batch(of.user, n, 100, s.users) }, []*process{s.server})
+		for _, d := range []time.Duration{0, near} {
+			sides = append(sides, side{name: fmt.Sprintf("%s %d", of.name, d.Milliseconds()), run: func(ctx context.Context, round time.Duration) sample {
+				s.late.Store(int64(d))
+				return batches.round(ctx, 2*round) // the window grows for a while first
+			}})
+		}
 	}
 	return sides
 }
@@ -75,6 +88,9 @@ func (s *stage) allPlatforms() []string {
 // takeAny accepts a request of any platform.
 func (s *stage) takeAny(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body)
+	if d := time.Duration(s.late.Load()); d > 0 {
+		<-time.After(d - d/5 + rand.N(2*d/5))
+	}
 	switch {
 	case r.URL.Path == "/token":
 		_, _ = io.WriteString(w, `{"access_token":"t","expires_in":3600,"token_type":"Bearer"}`)

@@ -60,7 +60,8 @@ type stage struct {
 	users         int
 	env           []string
 	taken, wrong  atomic.Int64
-	waiting       sync.Map // by token, a chan time.Time that gets the time of the arrival
+	late          atomic.Int64 // after how many ns the stand-in for all platforms answers, about
+	waiting       sync.Map     // by token, a chan time.Time that gets the time of the arrival
 }
 
 // stage starts a stage.
