@@ -55,7 +55,7 @@ type config struct {
 	RetryBase          time.Duration `env:"FANFARE_RETRY_BASE" envDefault:"500ms" desc:"first backoff, doubled at each failure, with full jitter"`
 	RetryMax           time.Duration `env:"FANFARE_RETRY_MAX" envDefault:"5m" desc:"longest backoff"`
 	MaxAge             time.Duration `env:"FANFARE_MAX_AGE" envDefault:"24h" desc:"how long work waits for a dependency that is away"`
-	AppProbeInterval   time.Duration `env:"FANFARE_APP_PROBE_INTERVAL" envDefault:"30s" desc:"how often a paused app tries one notification; it also does on SIGHUP and at start"`
+	AppProbeInterval   time.Duration `env:"FANFARE_APP_PROBE_INTERVAL" envDefault:"30s" desc:"how often a paused app tries one notification; it also does on SIGHUP, at start and on POST /v1/apps/{topic}/probe"`
 	PausedBytes        int64         `env:"FANFARE_PAUSED_BYTES" envDefault:"0" shown:"0: 30 % of Redis' maxmemory" desc:"bytes of Redis that the notifications of all paused apps may take together; beyond that the newest fail with app_paused. Without maxmemory there is no bound by default"`
 	EventRetention     time.Duration `env:"FANFARE_EVENT_RETENTION" envDefault:"24h" desc:"how long the report of an event is kept after the event's end"`
 	TombstoneRetention time.Duration `env:"FANFARE_TOMBSTONE_RETENTION" envDefault:"1h" desc:"how long fanfare remembers that a notification is done. An event that resumes a started page later than that (after an outage of SQL, or as a dead letter that is tried again) may repeat notifications of that page"`

@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"context"
+	"maps"
 	"math/rand/v2"
 	"time"
 
@@ -17,6 +18,9 @@ const (
 	unparkDeep = 2000
 	// resumeEvery is how often a resuming app's notifications move.
 	resumeEvery = 50 * time.Millisecond
+	// askedEvery is how often a process looks for probes that operators ask for while an app is
+	// paused.
+	askedEvery = time.Second
 	// stormReason is the reason of a pause by the storm breaker.
 	stormReason = "storm of bad device tokens"
 )
@@ -111,7 +115,9 @@ func (d *Delivery) appChanged(app string, was, is apps.State) {
 	name := d.names.of(app)
 	// The difference is added, because several apps may share the name.
 	d.o.Metrics.paused.WithLabelValues(name).Add(pausedGauge[is] - pausedGauge[was])
-	if is != apps.Paused {
+	if is == apps.Paused {
+		d.wake("") // from now on watchApps looks for probes that operators ask for
+	} else {
 		d.storm.reset(name)
 		d.o.Metrics.breaker.WithLabelValues(name).Set(0)
 	}
@@ -129,16 +135,26 @@ func (d *Delivery) wake(app string) {
 }
 
 // watchApps probes paused apps and moves back the parked notifications of resuming ones, until
-// ctx ends. Without such apps it reads the states four times per interval.
+// ctx ends. Without such apps it reads the states four times per interval. While an app is paused, it
+// also looks each second for probes that operators ask for.
 func (d *Delivery) watchApps(ctx context.Context) error {
-	next := time.Now().Add(d.checkApps(ctx, true))
+	next, ask, answered := time.Now().Add(d.checkApps(ctx, true)), time.Now(), map[string]string{}
 	for {
-		timer := time.NewTimer(time.Until(next))
+		until := next
+		if d.pauses.somePaused() && ask.Before(next) {
+			until = ask
+		}
+		timer := time.NewTimer(time.Until(until))
 		select {
 		case <-ctx.Done():
 			timer.Stop()
 			return nil
 		case <-timer.C:
+			if until.Before(next) {
+				d.probeAsked(ctx, answered)
+				ask = time.Now().Add(askedEvery)
+				break
+			}
 			next = time.Now().Add(d.checkApps(ctx, false))
 		case <-d.probeNow:
 			next = time.Now().Add(d.checkApps(ctx, true))
@@ -148,6 +164,22 @@ func (d *Delivery) watchApps(ctx context.Context) error {
 			}
 		}
 		timer.Stop()
+	}
+}
+
+// probeAsked brings back one parked notification of each paused app for which an operator has asked for
+// a probe since the last call. answered has the requests that need nothing more.
+func (d *Delivery) probeAsked(ctx context.Context, answered map[string]string) {
+	asked, err := d.o.Apps.Asked(ctx)
+	if err != nil {
+		d.o.Logger.Debug("probes were not read", "error", err)
+		return
+	}
+	maps.DeleteFunc(answered, func(app, request string) bool { return asked[app] != request })
+	for app, request := range asked {
+		if answered[app] != request && d.pauses.last(app).State == apps.Paused && d.unparkOne(ctx, app) {
+			answered[app] = request
+		}
 	}
 }
 
@@ -182,16 +214,18 @@ func (d *Delivery) checkApp(ctx context.Context, app string, a apps.App) time.Du
 	return max(d.o.ProbeEvery/4, resumeEvery)
 }
 
-// unparkOne brings back one notification, of any shard, for a probe.
-func (d *Delivery) unparkOne(ctx context.Context, app string) {
+// unparkOne brings back one notification, of any shard, for a probe. It returns false if Redis did not
+// answer.
+func (d *Delivery) unparkOne(ctx context.Context, app string) bool {
 	shards := d.o.Queue.Shards()
 	first := rand.IntN(shards)
 	for n := range shards {
 		moved, err := d.o.Queue.Unpark(ctx, (first+n)%shards, app, 1)
 		if err != nil || moved > 0 {
-			return
+			return err == nil
 		}
 	}
+	return true
 }
 
 // unparkStep moves a bounded number back in every shard that has room. When none is left the app

@@ -71,6 +71,18 @@ func (p *pauses) last(name string) apps.App {
 	return p.apps[name]
 }
 
+// somePaused tells whether an app is paused, as far as this process knows.
+func (p *pauses) somePaused() bool {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	for _, a := range p.apps {
+		if a.State == apps.Paused {
+			return true
+		}
+	}
+	return false
+}
+
 // runs tells whether an app is known not to be paused. It is false while Redis
 // can't be asked.
 func (p *pauses) runs(ctx context.Context, name string) bool {

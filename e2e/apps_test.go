@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
+	"fanfare/api"
 	"fanfare/delivery/apns/apnstest"
 	"fanfare/store/storetest"
 )
@@ -208,4 +209,41 @@ func checkSum(t *testing.T, p *program) {
 	if labels := p.metric("user-0"); labels != "" || strings.Contains(labels, deviceToken(0)) {
 		t.Error("a user is a label")
 	}
+}
+
+// N16: an operator sees which app is paused and why, and has it try, on a process that sends
+// nothing itself.
+func TestN16_AnOperatorMendsAnApp(t *testing.T) {
+	t.Parallel()
+	const n = 20
+	apns, r := apnstest.Start(t, apnstest.Options{CountsOnly: true}), storetest.Redis(t)
+	vars := parkingVars(apns, r.URL(), storetest.MySQL(t))
+	front := mustServe(t, t.TempDir(), append(vars, "FANFARE_ROLES=api,targeting,jobs")...)
+	mustServeMany(t, 2, append(vars, "FANFARE_ROLES=delivery")...)
+	front.mustRegister(n)
+	listed := func() api.App {
+		var list api.AppList
+		front.must(200, &list, "GET", "/v1/apps", nil)
+		for _, a := range list.Items {
+			if a.App == "com.example.app/production" {
+				return a
+			}
+		}
+		return api.App{}
+	}
+	probe := func(want int, topic string) { front.must(want, nil, "POST", "/v1/apps/"+topic+"/probe", nil) }
+	ids := front.mustPause(apns, n)
+	storetest.Eventually(t, parkedWithin, "the list has what waits", func() bool {
+		a := listed()
+		return a.State == api.AppPaused && a.Reason == "InvalidProviderToken" && a.Since != nil && a.Waiting == n
+	})
+	probe(404, "com.example.nobody")
+	apns.ScriptAll()
+	probe(202, "com.example.app") // otherwise the next try comes in an hour
+	front.mustAllBeDelivered(ids)
+	// A process that has never sent to the app does not know it.
+	storetest.Eventually(t, parkedWithin, "the app runs, or is not listed", func() bool {
+		a := listed()
+		return a.State != api.AppPaused && a.State != api.AppResuming && a.Reason == "" && a.Since == nil && a.Waiting == 0
+	})
 }

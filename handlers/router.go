@@ -28,6 +28,8 @@ func (s *server) routes() []web.Route {
 
 		route("GET", "/v1/stats", api.ScopeOpsRead, web.Handle(s.getStats)),
 		route("GET", "/v1/servers", api.ScopeOpsRead, web.Handle(s.listServers)),
+		route("GET", "/v1/apps", api.ScopeOpsRead, web.Handle(s.listApps)),
+		route("POST", "/v1/apps/{topic}/probe", api.ScopeOps, web.Handle(s.probeApps)),
 		route("GET", "/v1/dead-letters", api.ScopeOpsRead, web.Handle(s.listDeadLetters)),
 		route("POST", "/v1/dead-letters/{id}/retry", api.ScopeOps, web.Handle(s.retryDeadLetter)),
 		route("DELETE", "/v1/dead-letters/{id}", api.ScopeOps, web.Handle(s.deleteDeadLetter)),

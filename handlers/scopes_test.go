@@ -27,6 +27,8 @@ var mayCall = map[string]string{
 
 	"GET /v1/stats":                    "ops:read ops admin",
 	"GET /v1/servers":                  "ops:read ops admin",
+	"GET /v1/apps":                     "ops:read ops admin",
+	"POST /v1/apps/{topic}/probe":      "ops admin",
 	"GET /v1/dead-letters":             "ops:read ops admin",
 	"POST /v1/dead-letters/{id}/retry": "ops admin",
 	"DELETE /v1/dead-letters/{id}":     "ops admin",

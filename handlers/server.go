@@ -7,6 +7,7 @@ import (
 	"fanfare/api"
 	"fanfare/handlers/web"
 	"fanfare/store/apikeys"
+	"fanfare/store/apps"
 	"fanfare/store/chat"
 	"fanfare/store/chat/live"
 	"fanfare/store/contacts"
@@ -44,6 +45,10 @@ type Options struct {
 	// UserConfirm lets users confirm their own reservations. Default: only API keys can, so that a
 	// backend confirms once the buyer has paid.
 	UserConfirm bool
+	// Apps lists the apps of push services, by name; default: there are none. Pauses knows which are
+	// paused.
+	Apps   func(context.Context) ([]api.App, error)
+	Pauses *apps.Store
 	// Servers lists the processes.
 	Servers *servers.Store
 	// Sales are the sales; if nil, the stats do not contain their backlog.
@@ -87,12 +92,14 @@ type server struct {
 	keys     *apikeys.Store
 	tokens   *usertokens.Store
 	servers  *servers.Store
+	pauses   *apps.Store
 	queues   []deadQueue
 
 	erase     func(ctx context.Context, user string) (string, error)
 	takes     func(*api.DeviceRequest) bool
 	origins   api.PushOrigins
 	publicKey func(topic string) (string, bool)
+	apps      func(context.Context) ([]api.App, error)
 	ready     func(context.Context) api.Readiness
 	delivered func() float64
 
@@ -122,9 +129,9 @@ func newServer(o Options) *server {
 		confirming = api.UserScopeBuy
 	}
 	return &server{
-		keys: o.Keys, tokens: o.Tokens, servers: o.Servers, confirming: confirming,
+		keys: o.Keys, tokens: o.Tokens, servers: o.Servers, pauses: o.Pauses, confirming: confirming,
 		events: o.Events, devices: o.Devices, record: o.Record, contacts: o.Contacts, chats: o.Chats, live: o.Live, pusher: o.Pusher, sales: o.Sales, queues: o.queues(),
-		erase: o.Erase, takes: o.TakesDevice, origins: o.PushOrigins, publicKey: o.PublicKey, ready: o.Ready, delivered: o.DeliveredPerSecond, web: web.New(o.Web), messages: messages,
+		erase: o.Erase, takes: o.TakesDevice, origins: o.PushOrigins, publicKey: o.PublicKey, apps: o.Apps, ready: o.Ready, delivered: o.DeliveredPerSecond, web: web.New(o.Web), messages: messages,
 		metrics: figures.before(promhttp.HandlerFor(o.Web.Registry, promhttp.HandlerOpts{})), document: o.Document, docs: o.Docs,
 	}
 }
@@ -146,6 +153,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.PublicKey == nil {
 		o.PublicKey = func(string) (string, bool) { return "", false }
+	}
+	if o.Apps == nil {
+		o.Apps = func(context.Context) ([]api.App, error) { return []api.App{}, nil }
 	}
 	if o.DeliveredPerSecond == nil {
 		o.DeliveredPerSecond = func() float64 { return 0 }

@@ -129,6 +129,66 @@ func TestPausedAppIsProbedAtStart(t *testing.T) {
 	p.mustCounts(p.mustEnd(id, api.EventDone), counts{1, 1, 1, 0, 0})
 }
 
+// N16: when an operator asks for it, one waiting notification of the app is tried within 2 s, by whichever
+// process, and none of another app. If the service takes it, everything that waits follows.
+func TestN16_AProbeOnRequest(t *testing.T) {
+	t.Parallel()
+	const otherTopic, bad, other = "com.example.other", badTopic + "/production", "com.example.other/production"
+	p := refusing(t, options{delivery: func(o *delivery.Options) { o.ProbeEvery = time.Hour }})
+	p.mustDeviceOf("dan", token(3), otherTopic)
+	p.apns.ScriptTopic(otherTopic, apnstest.Fail(403, "InvalidProviderToken"))
+	for range 2 {
+		p.process().start()
+	}
+	for range 5 {
+		p.mustPost(hello("bob", "dan"))
+	}
+	waiting := func(ofBad, ofOther int64) func() bool {
+		return func() bool {
+			counts, err := p.first.queueOfNotes.ParkedCounts(t.Context())
+			storetest.Must(t, err)
+			return counts[bad] == ofBad && counts[other] == ofOther
+		}
+	}
+	storetest.Eventually(t, soon, "all to be parked", waiting(5, 5))
+	store := apps.New(p.db)
+	// The probe of the pause itself may be under way until now.
+	storetest.Eventually(t, soon, "the probes to be taken", func() bool {
+		for _, app := range []string{bad, other} {
+			if free, err := store.TakeProbe(t.Context(), app, time.Hour); err != nil || free {
+				return false
+			}
+		}
+		return true
+	})
+	ask := func() {
+		t.Helper()
+		_, err := store.AskProbe(t.Context(), api.Idempotency{}, bad)
+		storetest.Must(t, err)
+	}
+	ofOther, best := p.requests(otherTopic), time.Hour
+	for n := 1; n <= 8 && (n <= 2 || best > 2*time.Second); n++ { // the machine may be busy at times
+		before, began := p.requests(badTopic), time.Now()
+		ask()
+		storetest.Eventually(t, soon, "a probe", func() bool { return p.requests(badTopic) > before })
+		best = min(best, time.Since(began))
+		storetest.Eventually(t, soon, "it to be parked again", waiting(5, 5))
+		if got := p.requests(badTopic); got != before+1 {
+			t.Errorf("%d notifications were tried", got-before)
+		}
+	}
+	if best > 2*time.Second {
+		t.Errorf("the quickest of several probes came after %v", best)
+	}
+	p.apns.ScriptTopic(badTopic, apnstest.OK())
+	ask()
+	storetest.Eventually(t, soon, "all of the app to be sent", waiting(0, 5))
+	storetest.Eventually(t, soon, "the app to run", func() bool { return p.pausedApp() == apps.App{} })
+	if n := p.requests(otherTopic); n != ofOther {
+		t.Errorf("%d notifications of another app were tried", n-ofOther)
+	}
+}
+
 func TestParkedMessagesExpire(t *testing.T) {
 	t.Parallel()
 	p := refusing(t, options{})

@@ -2,6 +2,7 @@ package apps
 
 import (
 	"context"
+	"crypto/rand"
 	"embed"
 	"fmt"
 	"strconv"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"fanfare/api"
 	"fanfare/store/redisdb"
 )
 
@@ -35,13 +37,13 @@ type App struct {
 
 // Store knows the paused apps. It is safe for concurrent use.
 type Store struct {
-	db     *redisdb.DB
-	change *redisdb.Script
+	db          *redisdb.DB
+	change, ask *redisdb.Script
 }
 
 // New makes a Store. It does not connect.
 func New(db *redisdb.DB) *Store {
-	return &Store{db: db, change: redisdb.MustScript(scripts, "lua/app_change.lua")}
+	return &Store{db: db, change: redisdb.MustScript(scripts, "lua/app_change.lua"), ask: redisdb.MustScript(scripts, "lua/probe_ask.lua")}
 }
 
 // PauseApp pauses an app. first tells whether the app was not paused before.
@@ -74,11 +76,7 @@ func (s *Store) changeApp(ctx context.Context, app, from string, to State, reaso
 
 // Apps reads every app that is paused or resuming.
 func (s *Store) Apps(ctx context.Context) (map[string]App, error) {
-	cmd := redis.NewMapStringStringCmd(ctx, "hgetall", keyPaused)
-	if err := s.db.Share(ctx, redisdb.Read, cmd); err != nil {
-		return nil, fmt.Errorf("read paused apps: %w", err)
-	}
-	values, err := cmd.Result()
+	values, err := s.readHash(ctx, keyPaused)
 	if err != nil {
 		return nil, fmt.Errorf("read paused apps: %w", err)
 	}
@@ -87,6 +85,14 @@ func (s *Store) Apps(ctx context.Context) (map[string]App, error) {
 		all[app] = parseApp(value)
 	}
 	return all, nil
+}
+
+func (s *Store) readHash(ctx context.Context, key string) (map[string]string, error) {
+	cmd := redis.NewMapStringStringCmd(ctx, "hgetall", key)
+	if err := s.db.Share(ctx, redisdb.Read, cmd); err != nil {
+		return nil, err
+	}
+	return cmd.Result()
 }
 
 func parseApp(value string) App {
@@ -119,4 +125,45 @@ func (s *Store) FreeProbe(ctx context.Context, apps ...string) error {
 		return fmt.Errorf("free probes: %w", err)
 	}
 	return nil
+}
+
+// Statuses of probe_ask.lua.
+const (
+	askReused   = 0
+	askReplayed = 2
+)
+
+// AskProbe asks every process to try one notification of each of these apps at once, see Asked.
+// replayed tells that an earlier call with the Idempotency-Key did that already, so that this one did
+// nothing. Such a key that came with another body before is api.CodeIdempotencyReused.
+func (s *Store) AskProbe(ctx context.Context, once api.Idempotency, apps ...string) (replayed bool, err error) {
+	keys, digest := []string{keyAsked, keyOnce(once.Name())}, ""
+	if once.Key != "" {
+		digest = string(once.Body[:])
+	}
+	args := []any{rand.Text(), keepAsked.Milliseconds(), digest, api.IdempotencyTTL.Milliseconds()}
+	for _, app := range apps {
+		keys, args = append(keys, keyProbe(app)), append(args, app)
+	}
+	v, err := s.db.Eval(ctx, redisdb.Write, s.ask, keys, args...)
+	if err != nil {
+		return false, fmt.Errorf("ask for probes: %w", err)
+	}
+	switch redisdb.Number(v) {
+	case askReused:
+		return false, api.IdempotencyReused()
+	case askReplayed:
+		return true, nil
+	}
+	return false, nil
+}
+
+// Asked reads the probes that were asked for in the last minute: for each app the newest request, an
+// opaque text.
+func (s *Store) Asked(ctx context.Context) (map[string]string, error) {
+	values, err := s.readHash(ctx, keyAsked)
+	if err != nil {
+		return nil, fmt.Errorf("read probes: %w", err)
+	}
+	return values, nil
 }

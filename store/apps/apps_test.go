@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"fanfare/api"
 	"fanfare/store/apps"
 	"fanfare/store/redisdb"
 	"fanfare/store/storetest"
@@ -84,6 +85,71 @@ func TestTakeProbe(t *testing.T) {
 			ok, err := s.TakeProbe(t.Context(), "a/production", time.Minute)
 			return ok && err == nil
 		})
+	})
+}
+
+// A request for probes lets exactly the named apps be probed, and every process sees it. Under one
+// Idempotency-Key there is one request.
+func TestAskProbe(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedisAlone(t, func(t *testing.T, db *redisdb.DB) {
+		s := apps.New(db)
+		const one, two, other = "a/production", "a/fcm", "b/production"
+		taken := func(app string, want bool) {
+			t.Helper()
+			mustChange(t, !want)(s.TakeProbe(t.Context(), app, time.Hour))
+		}
+		ask := func(once api.Idempotency, apps ...string) bool {
+			t.Helper()
+			replayed, err := s.AskProbe(t.Context(), once, apps...)
+			storetest.Must(t, err)
+			return replayed
+		}
+		asked := func() map[string]string {
+			t.Helper()
+			all, err := s.Asked(t.Context())
+			storetest.Must(t, err)
+			return all
+		}
+		for _, app := range []string{one, two, other} {
+			taken(app, false)
+		}
+		if all := asked(); len(all) != 0 {
+			t.Errorf("before: %v", all)
+		}
+		ask(api.Idempotency{}, one, two)
+		first := asked()
+		if len(first) != 2 || first[one] == "" || first[one] != first[two] {
+			t.Errorf("asked %v", first)
+		}
+		taken(one, false)
+		taken(two, false)
+		taken(other, true)
+		ask(api.Idempotency{}, one)
+		second := asked()
+		if second[one] == first[one] || second[two] != first[two] {
+			t.Errorf("asked again: %v, before %v", second, first)
+		}
+		once := api.Idempotency{Scope: "key", Key: "k", Body: [32]byte{1}}
+		if ask(once, one) {
+			t.Error("the first call with a key is called a replay")
+		}
+		third := asked()
+		taken(one, false)
+		if !ask(once, one) || asked()[one] != third[one] {
+			t.Error("the second call with a key asked again")
+		}
+		taken(one, true)
+		once.Body[0]++
+		_, err := s.AskProbe(t.Context(), once, one)
+		storetest.WantCode(t, err, api.CodeIdempotencyReused)
+		taken(one, true)
+		if ask(api.Idempotency{Scope: "other", Key: "k"}) { // no app is paused
+			t.Error("another caller's key is called a replay")
+		}
+		if !ask(api.Idempotency{Scope: "other", Key: "k"}) || len(asked()) != 2 {
+			t.Errorf("a request for no app: %v", asked())
+		}
 	})
 }
 

@@ -2,7 +2,10 @@ package queue
 
 import (
 	"context"
+	"fmt"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"fanfare/store/redisdb"
 )
@@ -27,6 +30,29 @@ func (q *Queue) Unpark(ctx context.Context, shard int, name string, most int) (i
 	answer, _ := value.([]any)
 	q.shards[shard].NoteParked(redisdb.NumberAt(answer, 1))
 	return int(redisdb.NumberAt(answer, 0)), nil
+}
+
+// ParkedCounts tells how many jobs are parked under each name, those of all shards together, in one
+// pipeline.
+func (q *Queue) ParkedCounts(ctx context.Context) (map[string]int64, error) {
+	cmds := make([]redis.Cmder, q.o.Shards)
+	for n := range cmds {
+		cmds[n] = redis.NewMapStringIntCmd(ctx, "hgetall", q.shards[n].ParkedCountsKey())
+	}
+	if err := q.db.Pipeline(ctx, redisdb.Read, cmds...); err != nil {
+		return nil, err
+	}
+	counts := map[string]int64{}
+	for n, cmd := range cmds {
+		of, err := cmd.(*redis.MapStringIntCmd).Result()
+		if err != nil {
+			return nil, fmt.Errorf("parked jobs of %s shard %d: %w", q.o.Name, n, err)
+		}
+		for name, count := range of {
+			counts[name] += count
+		}
+	}
+	return counts, nil
 }
 
 // ParkedNames gives what the regular looks at the shards that this process

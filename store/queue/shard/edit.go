@@ -75,7 +75,7 @@ func (s *Shard) eachEntry(ctx context.Context, where, stream string, f func(*Lis
 
 // eachBeside reads the jobs outside of the streams.
 func (s *Shard) eachBeside(ctx context.Context, f func(*Listed) error) error {
-	later, parked, heads := redis.NewStringSliceCmd(ctx, "zrange", s.prefix+"later", 0, -1), redis.NewStringSliceCmd(ctx, "hkeys", s.prefix+"parkedn"),
+	later, parked, heads := redis.NewStringSliceCmd(ctx, "zrange", s.prefix+"later", 0, -1), redis.NewStringSliceCmd(ctx, "hkeys", s.ParkedCountsKey()),
 		redis.NewStringSliceCmd(ctx, "hkeys", s.prefix+"heads")
 	if err := s.db.Share(ctx, redisdb.Read, later, parked, heads); err != nil {
 		return err

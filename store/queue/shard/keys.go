@@ -58,6 +58,9 @@ func (s *Shard) ReportKey(id string) (key, field string) {
 // DeadKey names the stream of dead letters.
 func (s *Shard) DeadKey() string { return s.prefix + "dead" }
 
+// ParkedCountsKey names the hash of how many jobs are parked under each name.
+func (s *Shard) ParkedCountsKey() string { return s.prefix + "parkedn" }
+
 // OnceKey names the record of an idempotency key.
 func (s *Shard) OnceKey(key string) string { return s.prefix + "idem:" + onceName(key) }
 
