@@ -53,6 +53,10 @@ type NamedEvent struct {
 	Event       EventRequest
 }
 
+// TestEventType is the type of the events that POST /v1/users/{user}/devices/{token}/test makes. An event
+// type of that name on record does not change them.
+const TestEventType = "fanfare.test"
+
 // EventBatchRequest is the body of POST /v1/events/batch.
 type EventBatchRequest struct {
 	Events []EventRequest `json:"events" validate:"required,min=1,max=1000,dive"`

@@ -202,3 +202,28 @@ func TestW17_APlatformHoldsUpNoOther(t *testing.T) {
 		})
 	}
 }
+
+// N13: a test notification goes to one device of each platform, and to no other device of the user.
+func TestN13_OnAllPlatforms(t *testing.T) {
+	t.Parallel()
+	e := standEverywhere(t, 2)
+	p := mustServe(t, t.TempDir(), e.vars()...)
+	e.mustRegister(p)
+	path := "/v1/users/user-0/devices"
+	p.must(204, nil, "PUT", "/v1/users/user-0/opt-outs/fanfare.test", nil)
+	var list struct {
+		Items []struct{ Token, Platform string }
+	}
+	p.must(200, &list, "GET", path, nil)
+	if len(list.Items) != 3 {
+		t.Fatalf("%+v", list)
+	}
+	for _, d := range list.Items {
+		var a struct{ ID string }
+		p.must(202, &a, "POST", path+"/"+d.Token+"/test", nil)
+		checkPlatforms(t, p, a.ID, map[string]counts{d.Platform: {Notifications: 1, Delivered: 1}})
+	}
+	if a, f, w := len(e.apns.Requests()), len(e.fcm.Requests()), e.web.Requests(); a != 1 || f != 1 || len(w) != 1 || w[0].Browser != e.browsers[0] {
+		t.Errorf("%d to APNs, %d to FCM, %d to browsers", a, f, len(w))
+	}
+}

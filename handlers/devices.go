@@ -192,3 +192,40 @@ func (s *server) deleteDevice(ctx context.Context, in *deleteDeviceRequest) (*we
 	}
 	return web.NoContent(), nil
 }
+
+type testDeviceRequest struct {
+	User        string `path:"user" validate:"identifier"`
+	Token       string `path:"token" validate:"token"`
+	Idempotency api.Idempotency
+}
+
+// testDevice sends a test notification to a device.
+//
+//	@Summary		Send a test notification to a device
+//	@Description	Sends "Test notification" to this one device, of any platform, whatever the user's opt-outs and mutes are. It tells
+//	@Description	whether the app's credentials and the device's registration are right. The id is that of an event with the type
+//	@Description	`fanfare.test`: `GET /v1/events/{id}` shows whether the push service took the notification, and else why not. A
+//	@Description	device that is dropped gets none (`suppressed.no_device`). fanfare gives up after an hour.
+//	@Tags			push
+//	@ID				testDevice
+//	@Produce		json
+//	@Param			user			path		string				true	"The user"
+//	@Param			token			path		string				true	"The device's token"
+//	@Param			Idempotency-Key	header		string				false	"Makes the call safe to repeat for 24 h"	minlength(1)	maxlength(255)
+//	@Success		202				{object}	api.EventAccepted	"Accepted: from here on it is not lost"
+//	@Header			202				{string}	Idempotent-Replayed	"true if this is the first answer again"
+//	@Header			202				{string}	Location			"The URL of the event's report"
+//	@Failure		404				{object}	api.Problem			"not_found: the user has no such device"
+//	@Failure		422				{object}	api.Problem			"validation_failed, idempotency_key_reused"
+//	@Router			/v1/users/{user}/devices/{token}/test [post]
+func (s *server) testDevice(ctx context.Context, in *testDeviceRequest) (*web.Reply[api.EventAccepted], error) {
+	token, _ := api.NormalToken(in.Token)
+	event, replayed, err := s.events.AcceptTest(ctx, in.User, token, in.Idempotency)
+	if err != nil {
+		return nil, err
+	}
+	if !replayed {
+		s.web.LogChange(ctx, "devices.test", event.ID)
+	}
+	return web.Accepted(event).Replayed(replayed).At("/v1/events/" + event.ID), nil
+}

@@ -59,6 +59,7 @@ func (s *server) routes() []web.Route {
 		route("POST", "/v1/users/{user}/devices", api.ScopePush, web.Handle(s.postDevice)).For(api.UserScopeDevices),
 		route("GET", "/v1/users/{user}/devices", api.ScopePush, web.Handle(s.listDevices)).For(api.UserScopeDevices),
 		route("DELETE", "/v1/users/{user}/devices/{token}", api.ScopePush, web.Handle(s.deleteDevice)).For(api.UserScopeDevices),
+		route("POST", "/v1/users/{user}/devices/{token}/test", api.ScopePush, web.Handle(s.testDevice)),
 
 		route("PUT", "/v1/users/{user}/opt-outs/{type}", api.ScopePush, web.Handle(s.putOptOut)).For(api.UserScopeDevices),
 		route("DELETE", "/v1/users/{user}/opt-outs/{type}", api.ScopePush, web.Handle(s.deleteOptOut)).For(api.UserScopeDevices),

@@ -51,6 +51,7 @@ var mayCall = map[string]string{
 	"POST /v1/users/{user}/devices":              "push admin",
 	"GET /v1/users/{user}/devices":               "push admin",
 	"DELETE /v1/users/{user}/devices/{token}":    "push admin",
+	"POST /v1/users/{user}/devices/{token}/test": "push admin",
 	"PUT /v1/users/{user}/opt-outs/{type}":       "push admin",
 	"DELETE /v1/users/{user}/opt-outs/{type}":    "push admin",
 	"PUT /v1/users/{user}/mutes/{object}":        "push admin",

@@ -72,8 +72,8 @@ func (t *Targeting) readPage(ctx context.Context, p *page) (users []string, next
 	}
 	a := &p.job.Audience
 	switch {
-	case len(a.Users) > 0:
-		return a.Users, "", nil
+	case len(a.Named()) > 0:
+		return a.Named(), "", nil
 	case a.Kind() != events.KindUsers:
 		return t.readNamed(ctx, p)
 	}

@@ -128,11 +128,12 @@ func TestE6_EventsThatWait(t *testing.T) {
 		toUser := p.mustPost(hello(erasedUser))
 		toMany := p.mustPost(hello(many...))
 		other := p.mustPost(hello("bob", erasedUser+"2"))
+		test := p.mustTest(erasedUser, token(1))
 		o := p.mustErase(erasedUser)
 		storetest.Must(t, second(p.first.devices.Erase(t.Context(), o)))
 		n, _, busy, err := p.first.events.Erase(t.Context(), o)
-		if err != nil || n != 5 || busy {
-			t.Errorf("%d events, busy %t, %v; want 5", n, busy, err)
+		if err != nil || n != 6 || busy {
+			t.Errorf("%d events, busy %t, %v; want 6", n, busy, err)
 		}
 		if n, _, _, err := p.first.events.Erase(t.Context(), o); err != nil || n != 0 {
 			t.Errorf("%d events again, %v", n, err)
@@ -148,6 +149,7 @@ func TestE6_EventsThatWait(t *testing.T) {
 		}
 		p.mustCounts(p.mustEnd(toBoth, api.EventDone), counts{recipients: 2, notifications: 1, delivered: 1})
 		p.mustCounts(p.mustEnd(toUser, api.EventDone), counts{recipients: 1})
+		p.mustCounts(p.mustEnd(test, api.EventDone), counts{recipients: 1})
 		p.mustCounts(p.mustEnd(toMany, api.EventDone), counts{recipients: 152, notifications: 1, delivered: 1})
 		p.mustCounts(p.mustEnd(other, api.EventDone), counts{recipients: 2, notifications: 1, delivered: 1})
 		if why := p.mustReport(toUser).Suppressed; why.NoDevice != 1 {

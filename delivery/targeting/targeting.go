@@ -109,7 +109,7 @@ func (t *Targeting) notice(c *queue.Claimed) {
 		return
 	}
 	if p := open(c); p != nil {
-		t.takeTurn(p, p.job.Audience.Users)
+		t.takeTurn(p, p.job.Audience.Named())
 		c.Value = p
 	}
 }

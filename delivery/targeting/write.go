@@ -245,6 +245,7 @@ func (t *Targeting) choose(p *page) {
 	p.counts.IsActor = int64(len(p.users) - len(p.others))
 	for i, user := range p.others {
 		target := &p.targets[i]
+		p.leaveOne(target)
 		leaveOut := func(count *int64) {
 			if !p.reached[user] {
 				*count++
@@ -272,6 +273,17 @@ func (t *Targeting) choose(p *page) {
 	if !p.goesOn() {
 		p.found = nil // the whole page goes later, rather than half of it twice
 	}
+}
+
+// leaveOne leaves of a user's settings the one device that the event is for, if it is for one device.
+func (p *page) leaveOne(t *devices.Target) {
+	only := p.job.Audience.Device
+	if only == nil || t.Err != nil {
+		return
+	}
+	*t = devices.Target{User: t.User, Devices: t.Devices}
+	i := slices.IndexFunc(t.Devices, func(d api.Device) bool { return d.Token == only.Token })
+	t.Devices = t.Devices[max(i, 0) : i+1]
 }
 
 // meant tells whether the event is meant for one of a user's devices.

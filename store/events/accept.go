@@ -20,7 +20,12 @@ import (
 // result is from an earlier request with the same key. The caller must have checked the event with
 // api.Validator.
 func (s *Store) Accept(ctx context.Context, r *api.EventRequest, once api.Idempotency) (a *api.EventAccepted, replayed bool, err error) {
-	ids, replayed, err := s.accept(ctx, []api.EventRequest{*r}, once, nil)
+	return s.acceptOne(ctx, once, func(id string, now time.Time) (queue.Job, error) { return s.checkedJob(ctx, id, r, now) })
+}
+
+// acceptOne accepts one event, whose entry render makes under the event's id.
+func (s *Store) acceptOne(ctx context.Context, once api.Idempotency, render func(id string, now time.Time) (queue.Job, error)) (a *api.EventAccepted, replayed bool, err error) {
+	ids, replayed, err := s.accept(ctx, 1, once, func(_ int, id string, now time.Time) (queue.Job, error) { return render(id, now) })
 	if err != nil {
 		return nil, false, err
 	}
@@ -30,8 +35,13 @@ func (s *Store) Accept(ctx context.Context, r *api.EventRequest, once api.Idempo
 // AcceptBatch accepts all events or none, in one shard and one step. One bad event refuses the
 // whole batch, and the error names its index.
 func (s *Store) AcceptBatch(ctx context.Context, r *api.EventBatchRequest, once api.Idempotency) (a *api.EventBatchAccepted, replayed bool, err error) {
-	inBatch := func(index int, err error) error { return prefixError(err, "events["+strconv.Itoa(index)+"]") }
-	ids, replayed, err := s.accept(ctx, r.Events, once, inBatch)
+	ids, replayed, err := s.accept(ctx, len(r.Events), once, func(i int, id string, now time.Time) (queue.Job, error) {
+		job, err := s.checkedJob(ctx, id, &r.Events[i], now)
+		if err != nil {
+			err = prefixError(err, "events["+strconv.Itoa(i)+"]")
+		}
+		return job, err
+	})
 	if err != nil {
 		return nil, false, err
 	}
@@ -42,25 +52,19 @@ func (s *Store) AcceptBatch(ctx context.Context, r *api.EventBatchRequest, once 
 	return a, replayed, nil
 }
 
-// accept renders and stores events. The stored result is the first id and the number of events;
-// a replay derives all ids from these two.
-func (s *Store) accept(ctx context.Context, events []api.EventRequest, once api.Idempotency, atIndex func(int, error) error) (ids []string, replayed bool, err error) {
+// accept stores n events; render makes the entry of each. The stored result is the first id and the number of
+// events; a replay derives all ids from these two.
+func (s *Store) accept(ctx context.Context, n int, once api.Idempotency, render func(i int, id string, now time.Time) (queue.Job, error)) (ids []string, replayed bool, err error) {
 	if err := s.o.DB.Overloaded(); err != nil {
 		return nil, false, err
 	}
 	now := s.o.Now()
 	shard := s.shard(once, now)
 	first := queue.NewID(shard, now)
-	record := onceRecord(once, first, len(events))
-	jobs := make([]queue.Job, len(events))
-	for i := range events {
-		if jobs[i], err = s.job(ctx, nthID(first, i), &events[i], now); err == nil {
-			err = jobs[i].Value.(*Job).Push.Check(&events[i], s.o.SendsTo)
-		}
-		if err != nil {
-			if atIndex != nil {
-				err = atIndex(i, err)
-			}
+	record := onceRecord(once, first, n)
+	jobs := make([]queue.Job, n)
+	for i := range jobs {
+		if jobs[i], err = render(i, nthID(first, i), now); err != nil {
 			return s.replay(ctx, shard, record, err)
 		}
 		jobs[i].Fresh = true
@@ -74,7 +78,7 @@ func (s *Store) accept(ctx context.Context, events []api.EventRequest, once api.
 		return ids, true, err
 	}
 	s.o.OnAccepted(len(jobs))
-	return idsOf(first, len(events)), false, nil
+	return idsOf(first, n), false, nil
 }
 
 // replay handles a request that would be refused now, because the event has expired or its type was
@@ -158,6 +162,16 @@ func nthID(first string, n int) string {
 	return queue.DeriveID(first, sum[:], n)
 }
 
+// checkedJob renders one event into its queue entry, and checks it for the platforms to which this
+// process sends.
+func (s *Store) checkedJob(ctx context.Context, id string, e *api.EventRequest, now time.Time) (queue.Job, error) {
+	job, err := s.job(ctx, id, e, now)
+	if err == nil {
+		err = job.Value.(*Job).Push.Check(e, s.o.SendsTo)
+	}
+	return job, err
+}
+
 // job renders one event into its queue entry.
 func (s *Store) job(ctx context.Context, id string, e *api.EventRequest, now time.Time) (queue.Job, error) {
 	if err := s.checkExpiry(ctx, id, e.ExpiresAt); err != nil {
@@ -172,11 +186,15 @@ func (s *Store) job(ctx context.Context, id string, e *api.EventRequest, now tim
 		return queue.Job{}, err
 	}
 	audience, pages := storedAudience(&e.Audience)
-	job := &Job{Type: e.Type, Actor: e.Actor, Object: e.Object, Audience: audience, Push: *push, AcceptedAt: now.UnixMilli()}
-	payload, err := job.Encode()
+	return entry(id, &Job{Type: e.Type, Actor: e.Actor, Object: e.Object, Audience: audience, Push: *push, AcceptedAt: now.UnixMilli()}, pages)
+}
+
+// entry is the queue entry of an event, with the pages of a large audience.
+func entry(id string, j *Job, pages []string) (queue.Job, error) {
+	payload, err := j.Encode()
 	shard, _ := queue.ParseID(id)
 	return queue.Job{
-		ID: id, Shard: shard, Report: (&progress{state: stateQueued, typ: e.Type}).text(), Payload: payload, Value: job, Attachment: pages,
+		ID: id, Shard: shard, Report: (&progress{state: stateQueued, typ: j.Type}).text(), Payload: payload, Value: j, Attachment: pages,
 	}, err
 }
 

@@ -97,6 +97,9 @@ func (j *Job) without(user string) bool {
 			}
 		}
 	}
+	if d := j.Audience.Device; d != nil && d.User == user {
+		j.Audience, named = Audience{Users: []string{api.ErasedUser}}, true
+	}
 	if j.Audience.ContactsOf == user {
 		j.Audience = Audience{Users: []string{api.ErasedUser}}
 		j.Actor = user

@@ -79,6 +79,23 @@ type Audience struct {
 	Chat       string   `json:"chat,omitempty"`
 	Topic      string   `json:"topic,omitempty"`
 	All        bool     `json:"all,omitempty"`
+	// Device is set if the event is for one device, whatever the settings of its user are. Builds that do
+	// not know it find no users, do not send the event, and give it back.
+	Device *OneDevice `json:"device,omitempty"`
+}
+
+// OneDevice is a device, by its token in the stored form, and the user it must belong to.
+type OneDevice struct {
+	User  string `json:"user"`
+	Token string `json:"token"`
+}
+
+// Named lists the users whose names are in the job itself.
+func (a *Audience) Named() []string {
+	if a.Device != nil {
+		return []string{a.Device.User}
+	}
+	return a.Users
 }
 
 // The kinds of an audience.

@@ -52,6 +52,12 @@ func (a *Audience) encode(t *jsonText) {
 	t.optional("chat", a.Chat)
 	t.optional("topic", a.Topic)
 	t.flag("all", a.All)
+	if d := a.Device; d != nil {
+		t.object("device", func() {
+			t.text("user", d.User)
+			t.text("token", d.Token)
+		})
+	}
 }
 
 func (j *Job) encodePush(t *jsonText) {

@@ -17,7 +17,7 @@ func TestEncodeWritesEveryField(t *testing.T) {
 	t.Parallel()
 	full := Job{
 		Type: "type", Actor: "actor", Object: "object",
-		Audience: Audience{Users: []string{"a", "b"}, Pages: 3, ContactsOf: "star", Chat: "chat", Topic: "topic", All: true},
+		Audience: Audience{Users: []string{"a", "b"}, Pages: 3, ContactsOf: "star", Chat: "chat", Topic: "topic", All: true, Device: &OneDevice{User: "bob", Token: "t"}},
 		Push: render.Push{Payload: json.RawMessage(`{"aps":{"alert":"<&> \u2028"}}`), PushType: "alert", Priority: 10, CollapseID: "ü\"\x01",
 			Expiration: new(int64), ExpiresAt: 5, TTL: 6, NoRetryUnknown: true,
 			Languages: &render.Languages{Head: 3, Tail: 2, Middle: map[string]string{"de-at": "<&>\" ü", "de": ""}}, FCM: json.RawMessage(`{"a":"<&>"}`), WebPush: json.RawMessage(`{"url":"<&>"}`)},
@@ -42,7 +42,7 @@ func TestEncodeWritesEveryField(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		j := full
 		j.Type = rapid.String().Draw(t, "type")
-		fields := []any{&j.Actor, &j.Object, &j.Audience.Users, &j.Audience.Pages, &j.Audience.ContactsOf, &j.Audience.Chat, &j.Audience.Topic, &j.Audience.All, &j.Push.Payload,
+		fields := []any{&j.Actor, &j.Object, &j.Audience.Users, &j.Audience.Pages, &j.Audience.ContactsOf, &j.Audience.Chat, &j.Audience.Topic, &j.Audience.All, &j.Audience.Device, &j.Push.Payload,
 			&j.Push.PushType, &j.Push.Priority, &j.Push.CollapseID, &j.Push.Expiration, &j.Push.ExpiresAt, &j.Push.TTL, &j.Push.NoRetryUnknown, &j.Push.Languages, &j.Push.FCM, &j.Push.WebPush,
 			&j.Of, &j.Parts, &j.AcceptedAt, &j.Cursor, &j.Counted, &j.Missed, &j.Sent}
 		for _, f := range fields {
