@@ -100,6 +100,27 @@ type EventReport struct {
 	Suppressed SuppressedCounts `json:"suppressed"`
 }
 
+// ListedEvent is an event in a list, with the numbers of its report.
+type ListedEvent struct {
+	ID    string     `json:"id"`
+	Type  string     `json:"type"`
+	State EventState `json:"state"`
+	// AcceptedAt is to a 32nd of a second, by the clock of the process that accepted the event. An event
+	// of a batch may have a time up to half a second later.
+	AcceptedAt    Time  `json:"accepted_at" swaggertype:"string" format:"date-time"`
+	Recipients    int64 `json:"recipients"`
+	Notifications int64 `json:"notifications"`
+	Delivered     int64 `json:"delivered"`
+	Failed        int64 `json:"failed"`
+	Expired       int64 `json:"expired"`
+}
+
+// EventList is the answer of GET /v1/events, newest first.
+type EventList struct {
+	Items []ListedEvent `json:"items"`
+	Next  string        `json:"next,omitempty"`
+}
+
 // PlatformCounts are numbers of notifications, of an event or of one platform of it.
 type PlatformCounts struct {
 	Notifications int64 `json:"notifications"`

@@ -250,7 +250,7 @@ func TestBadPaths(t *testing.T) {
 	t.Run("another method names those that are taken", func(t *testing.T) {
 		t.Parallel()
 		for path, allow := range map[string]string{
-			"/v1/events":             "POST, OPTIONS",
+			"/v1/uploads":            "POST, OPTIONS",
 			"/v1/event-types":        "GET, HEAD, OPTIONS",
 			"/v1/event-types/a":      "DELETE, GET, HEAD, PUT, OPTIONS",
 			"/healthz":               "GET, HEAD, OPTIONS",
@@ -269,7 +269,7 @@ func TestBadPaths(t *testing.T) {
 	})
 	t.Run("OPTIONS says what a path takes", func(t *testing.T) {
 		t.Parallel()
-		a := w.do(call{method: "OPTIONS", path: "/v1/events"}).wants(t, 204, "")
+		a := w.do(call{method: "OPTIONS", path: "/v1/uploads"}).wants(t, 204, "")
 		if a.header.Get("Allow") != "POST, OPTIONS" || a.header.Get("Access-Control-Allow-Origin") != "" {
 			t.Errorf("headers %v", a.header)
 		}

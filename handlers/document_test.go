@@ -128,7 +128,7 @@ func TestAnswersMatchTheDocument(t *testing.T) {
 		t.Fatalf("dead letters: %v", dead)
 	}
 	for _, c := range []call{
-		get("/v1/events/" + id), get("/v1/events/unknown"), get("/v1/event-types/unknown"),
+		get("/v1/events/" + id), get("/v1/events/unknown"), get("/v1/events"), get("/v1/events?state=gone"), get("/v1/event-types/unknown"),
 		get("/v1/dead-letters"), get("/v1/dead-letters?limit=1"), get("/v1/dead-letters?limit=0"),
 		post("/v1/dead-letters/"+dead[0]+"/retry", ""), post("/v1/dead-letters/unknown/retry", ""),
 		{method: "DELETE", path: "/v1/dead-letters/" + dead[1]}, {method: "DELETE", path: "/v1/dead-letters/unknown"},

@@ -6,6 +6,8 @@ import (
 
 	"fanfare/api"
 	"fanfare/handlers/web"
+	"fanfare/store/events"
+	"fanfare/store/queue"
 )
 
 type postEventRequest struct {
@@ -97,6 +99,47 @@ func mayReach(ctx context.Context, e *api.EventRequest, index int) error {
 		field = fmt.Sprintf("events[%d].%s", index, field)
 	}
 	return api.Errorf(api.CodeForbidden, "%s needs the scope %s, which this API key lacks", field, api.ScopePushAll).With("scope", api.ScopePushAll)
+}
+
+type listEventsRequest struct {
+	Type  string         `query:"type" validate:"omitempty,identifier"`
+	State api.EventState `query:"state" validate:"omitempty,oneof=queued targeting sending done expired"`
+	web.Page
+}
+
+// listEvents lists events.
+//
+//	@Summary		List events
+//	@Description	Lists events whose report is kept, newest first by the 32nd of a second in which they were accepted, with the numbers
+//	@Description	of `GET /v1/events/{id}`. Payloads and recipients are not shown. A page looks at up to 1,000 events: with `type` or
+//	@Description	`state` it may have fewer than `limit`, or none, and still a `next`. Each shard lists the events of its latest 10,000
+//	@Description	32nds of a second with events; older ones have a report, but are not listed.
+//	@Tags			operations
+//	@ID				listEvents
+//	@Produce		json
+//	@Param			type	query		string			false	"Only events of this type"
+//	@Param			state	query		string			false	"Only events that are in this state now"	Enums(queued, targeting, sending, done, expired)
+//	@Param			limit	query		int				false	"Items per page"	minimum(1)	maximum(500)	default(50)
+//	@Param			cursor	query		string			false	"The `next` of the previous page"
+//	@Success		200		{object}	api.EventList	"A page"
+//	@Failure		422		{object}	api.Problem		"validation_failed: no such state, or no name of a type"
+//	@Router			/v1/events [get]
+func (s *server) listEvents(ctx context.Context, in *listEventsRequest) (*web.Reply[api.EventList], error) {
+	after, err := web.OpenCursor(in.Cursor)
+	if _, ok := queue.ParseID(after); err == nil && after != "" && !ok {
+		err = web.BadCursor()
+	}
+	if err != nil {
+		return nil, err
+	}
+	list, next, err := s.events.List(ctx, events.ListQuery{Type: in.Type, State: in.State, After: after, Limit: int(in.Limit)})
+	if err != nil {
+		return nil, err
+	}
+	if next != "" {
+		list.Next = web.SealCursor(next)
+	}
+	return web.OK(list), nil
 }
 
 type getEventRequest struct {

@@ -51,6 +51,7 @@ func (s *server) routes() []web.Route {
 		route("DELETE", "/v1/event-types/{type}", api.ScopePush, web.Handle(s.deleteEventType)),
 
 		route("POST", "/v1/events", api.ScopePush, web.Handle(s.postEvent).WithMaxBody(api.MaxEventBody)),
+		route("GET", "/v1/events", api.ScopeOpsRead, web.Handle(s.listEvents)),
 		route("POST", "/v1/events/batch", api.ScopePush, web.Handle(s.postEventBatch).WithMaxBody(api.MaxBatchBody)),
 		route("GET", "/v1/events/{id}", api.ScopePush, web.Handle(s.getEvent)),
 

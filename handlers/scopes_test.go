@@ -25,6 +25,7 @@ var mayCall = map[string]string{
 
 	"GET /v1/webpush/{topic}/key": "anybody",
 
+	"GET /v1/events":                   "ops:read ops admin",
 	"GET /v1/stats":                    "ops:read ops admin",
 	"GET /v1/servers":                  "ops:read ops admin",
 	"GET /v1/apps":                     "ops:read ops admin",

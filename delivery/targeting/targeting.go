@@ -267,7 +267,7 @@ func (t *Targeting) splits(ctx context.Context, p *page) bool {
 // of its parts.
 func (t *Targeting) madeWhole(ctx context.Context, p *page) (bool, error) {
 	made, err := events.Stored(ctx, t.o.Notifications, p.c.ID)
-	if err != nil || slices.ContainsFunc(made, func(counts map[string]int64) bool { return len(counts) > 0 }) {
+	if err != nil || slices.ContainsFunc(made[0], func(counts map[string]int64) bool { return len(counts) > 0 }) {
 		return err == nil, err
 	}
 	marks, err := t.o.Events.Marks(ctx, p.c)

@@ -27,6 +27,8 @@ var samples = map[string]any{
 	"EventAccepted.id":           "3-QV7Z2M6JKX4T3YRN5WAHBCDEFG",
 	"EventReport.id":             "3-QV7Z2M6JKX4T3YRN5WAHBCDEFG",
 	"EventReport.state":          "done",
+	"ListedEvent.id":             "3-QV7Z2M6JKX4T3YRN5WAHBCDEFG",
+	"ListedEvent.state":          "done",
 	"Rebuild.id":                 "019ab2f4-7c1e-7d30-9a55-0c6f1b8e2d47",
 	"Operation.id":               "019ab2f4-7c1e-7d30-9a55-0c6f1b8e2d47",
 	"Operation.action":           "users.erase",

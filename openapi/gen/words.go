@@ -125,6 +125,8 @@ var words = map[string]string{
 	"SaleStock.held":            unheeded,
 	"SaleStock.sold":            unheeded,
 	"SaleRequest.items":         "The skus, each with its stock; none can be removed later",
+	"ListedEvent.accepted_at":   "When the event was accepted, to a 32nd of a second; an event of a batch may have a time up to half a second later",
+	"EventList.items":           "The events, newest first",
 	"EventBatchAccepted.items":  "The accepted events, in the order of the request",
 	"joined_at":                 "When the user joined",
 	"locale":                    "Chooses the texts of notifications; absent: the default texts",

@@ -34,10 +34,10 @@ func EventOfGroup(group string) string {
 	return event
 }
 
-// Stored reads the counters of an event's notifications that became jobs of the queue of notifications:
-// those of APNs, and of each of the OtherPlatforms.
-func Stored(ctx context.Context, notifications *queue.Queue, event string) ([]map[string]int64, error) {
-	return notifications.GroupsLike(ctx, event, groupEndings[:]...)
+// Stored reads the counters of the notifications of events that became jobs of the queue of notifications:
+// for each event those of APNs, and of each of the OtherPlatforms.
+func Stored(ctx context.Context, notifications *queue.Queue, events ...string) ([][]map[string]int64, error) {
+	return notifications.GroupsOf(ctx, events, groupEndings[:]...)
 }
 
 // MarkOf is the mark of a notification that ended on a platform under this label.

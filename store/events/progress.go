@@ -196,6 +196,12 @@ func (p *progress) text() string {
 	return string(b)
 }
 
+// typeOf reads the type in the form of text.
+func typeOf(text string) string {
+	typ, _, _ := strings.Cut(text[1:], " ")
+	return typ
+}
+
 // parseProgress reads the form of text.
 func parseProgress(text string) (p progress, err error) {
 	p.state = text[0]

@@ -10,11 +10,8 @@ import (
 	"fanfare/store/queue"
 )
 
-// Report says how far an event has come, with counts that are right even if work is repeated. It
-// first reads the event's own report, then the counts of its parts, and then the counters of all
-// notification shards, each in one pipeline. In this order, an event whose targeting was over shows
-// every notification that it made. An event that is unknown, or whose retention is over, is
-// not_found.
+// Report says how far an event has come, with counts that are right even if work is repeated. An
+// event that is unknown, or whose retention is over, is not_found.
 func (s *Store) Report(ctx context.Context, id string) (*api.EventReport, error) {
 	shard, ok := queue.ParseID(id)
 	if !ok || shard >= s.o.Queue.Shards() {
@@ -27,31 +24,67 @@ func (s *Store) Report(ctx context.Context, id string) (*api.EventReport, error)
 	if text == "" {
 		return nil, notFound(id)
 	}
-	event, err := parseProgress(text)
+	reports, err := s.reports(ctx, []queue.Reported{{ID: id, Report: text}})
 	if err != nil {
 		return nil, err
 	}
-	sent := make([]map[string]int64, 1+len(groupEndings))
-	ended := int64(0)
-	// A dead letter that is tried again is queued as well, and keeps its counts.
-	if event.state == stateDone || text == string(stateQueued)+event.typ {
-		return report(id, &event, sent), nil
-	}
-	if event.parts > 0 {
-		parts, err := s.o.Queue.Groups(ctx, id)
-		if err != nil {
+	return reports[0], nil
+}
+
+// reports makes the reports of events, whose own reports were read before. It reads the counts of their
+// parts, and then the counters of all notification shards, each in one pipeline. In this order, an event
+// whose targeting was over shows every notification that it made. An event that is over by its own report
+// needs neither.
+func (s *Store) reports(ctx context.Context, read []queue.Reported) ([]*api.EventReport, error) {
+	events, sent := make([]progress, len(read)), make([][]map[string]int64, len(read))
+	var split, open places
+	for i, r := range read {
+		var err error
+		if events[i], err = parseProgress(r.Report); err != nil {
 			return nil, err
 		}
-		event.addParts(parts)
-		ended = parts[LabelPart]
+		sent[i] = make([]map[string]int64, 1+len(groupEndings))
+		// A dead letter that is tried again is queued as well, and keeps its counts.
+		if events[i].state == stateDone || r.Report == string(stateQueued)+events[i].typ {
+			continue
+		}
+		if open = append(open, i); events[i].parts > 0 {
+			split = append(split, i)
+		}
 	}
-	if sent, err = Stored(ctx, s.o.Notifications, id); err != nil {
+	parts, err := s.o.Queue.GroupsOf(ctx, split.ids(read))
+	if err != nil {
 		return nil, err
 	}
-	if event.state == stateTargeted && ended < event.parts {
-		event.state = stateTargeting
+	for n, i := range split {
+		e := &events[i]
+		if e.addParts(parts[n][0]); e.state == stateTargeted && parts[n][0][LabelPart] < e.parts {
+			e.state = stateTargeting
+		}
 	}
-	return report(id, &event, sent), nil
+	stored, err := Stored(ctx, s.o.Notifications, open.ids(read)...)
+	if err != nil {
+		return nil, err
+	}
+	for n, i := range open {
+		sent[i] = stored[n]
+	}
+	out := make([]*api.EventReport, len(read))
+	for i, r := range read {
+		out[i] = report(r.ID, &events[i], sent[i])
+	}
+	return out, nil
+}
+
+// places are those of some events in a list.
+type places []int
+
+func (p places) ids(of []queue.Reported) []string {
+	ids := make([]string, len(p))
+	for n, i := range p {
+		ids[n] = of[i].ID
+	}
+	return ids
 }
 
 func notFound(id string) error {

@@ -2,7 +2,6 @@ package queue
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -17,29 +16,47 @@ import (
 // Groups adds a group's counts up over all shards, in one pipeline. There are none when
 // no shard knows the group.
 func (q *Queue) Groups(ctx context.Context, group string) (map[string]int64, error) {
-	sums, err := q.GroupsLike(ctx, group)
+	sums, err := q.GroupsOf(ctx, []string{group})
 	if err != nil {
 		return nil, err
 	}
-	return sums[0], nil
+	return sums[0][0], nil
 }
 
-// GroupsLike reads a group's counts as Groups does, and with them, for as little, those of the groups that
-// have the same name with one of these endings, in this order.
-func (q *Queue) GroupsLike(ctx context.Context, group string, endings ...string) ([]map[string]int64, error) {
-	cmds := make([]redis.Cmder, q.o.Shards)
-	for shard := range cmds {
-		key, field := q.shards[shard].GroupKey(group)
-		args := []any{"hmget", key, field}
-		for _, ending := range endings {
-			args = append(args, field+ending)
+// GroupsOf reads the counts of several groups as Groups does, in one pipeline. For as little it reads with
+// the counts of each group those of the groups that have the same name with one of these endings, and
+// lists them behind its own, in this order.
+func (q *Queue) GroupsOf(ctx context.Context, groups []string, endings ...string) ([][]map[string]int64, error) {
+	if len(groups) == 0 {
+		return nil, nil
+	}
+	var cmds []redis.Cmder
+	for _, group := range groups {
+		for _, shard := range q.shards {
+			key, field := shard.GroupKey(group)
+			args := []any{"hmget", key, field}
+			for _, ending := range endings {
+				args = append(args, field+ending)
+			}
+			cmds = append(cmds, redis.NewSliceCmd(ctx, args...))
 		}
-		cmds[shard] = redis.NewSliceCmd(ctx, args...)
 	}
 	if err := q.db.Pipeline(ctx, redisdb.Read, cmds...); err != nil {
 		return nil, err
 	}
-	sums := make([]map[string]int64, 1+len(endings))
+	all := make([][]map[string]int64, len(groups))
+	for i := range all {
+		var err error
+		if all[i], err = sumsOf(cmds[i*len(q.shards):(i+1)*len(q.shards)], 1+len(endings)); err != nil {
+			return nil, fmt.Errorf("read group %s: %w", groups[i], err)
+		}
+	}
+	return all, nil
+}
+
+// sumsOf adds n records up over the answers of all shards.
+func sumsOf(cmds []redis.Cmder, n int) ([]map[string]int64, error) {
+	sums := make([]map[string]int64, n)
 	for i := range sums {
 		sums[i] = map[string]int64{}
 	}
@@ -51,7 +68,7 @@ func (q *Queue) GroupsLike(ctx context.Context, group string, endings ...string)
 			}
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read group %s: %w", group, err)
+			return nil, err
 		}
 	}
 	return sums, nil
@@ -142,28 +159,4 @@ func (q *Queue) Attachment(ctx context.Context, c *Claimed, index int) (string, 
 		return "", fmt.Errorf("read attachment %d of job %s: %w", index, c.ID, err)
 	}
 	return value, nil
-}
-
-// The letters that the queue itself writes at the begin of a report: that of a job
-// that is queued, also of a dead letter that is retried, of one that became a dead
-// letter, and of one that did because it was older than MaxAge.
-const (
-	StateQueued  = 'Q'
-	StateDead    = 'X'
-	StateExpired = 'E'
-)
-
-// Report reads the report of a job that was enqueued with one; "": nobody knows of
-// such a job any more.
-func (q *Queue) Report(ctx context.Context, shard int, id string) (string, error) {
-	key, field := q.shards[shard].ReportKey(id)
-	cmd := redis.NewStringCmd(ctx, "hget", key, field)
-	if err := q.db.Share(ctx, redisdb.Read, cmd); err != nil {
-		return "", err
-	}
-	text, err := cmd.Result()
-	if err != nil && !errors.Is(err, redis.Nil) {
-		return "", fmt.Errorf("read report in %s shard %d: %w", q.o.Name, shard, err)
-	}
-	return text, nil
 }

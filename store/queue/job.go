@@ -127,7 +127,7 @@ var idEpoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 // random bits. Second and part, the first six characters, only decide which reports
 // share a hash: those of jobs that arrive together.
 func NewID(shard int, now time.Time) string {
-	part := uint64(max(0, int64(now.Sub(idEpoch)))) / uint64(time.Second/idParts)
+	part := uint64(max(0, partAt(now)))
 	var b [20]byte
 	rand.Read(b[4:]) // never fails
 	putHead(b[:], part<<10|uint64(shard&0xff)<<2|uint64(b[4]&3))
@@ -135,8 +135,8 @@ func NewID(shard int, now time.Time) string {
 }
 
 const (
-	idParts  = 32 // of a second are told apart
-	partJobs = 64 // of a batch share a part
+	partTime = time.Second / 32 // that ids tell apart
+	partJobs = 64               // jobs of a batch that share a part
 )
 
 // putHead writes the first 40 bits of an id: 30 of the time, 8 of the shard, 2 by chance.
@@ -159,13 +159,23 @@ func ParseID(id string) (n int, ok bool) {
 // MadeBefore tells whether NewID made an id up to a time, to a 32nd of a second. An id has only a
 // part of its time: it is taken to have been made within half a year before or after.
 func MadeBefore(id string, at time.Time) bool {
+	part, ok := partOf(id, at)
+	return ok && part <= partAt(at)
+}
+
+// partAt is the number of a time's 32nd of a second, counted from the begin of 2026.
+func partAt(at time.Time) int64 { return int64(at.Sub(idEpoch) / partTime) }
+
+// partOf is the number of the 32nd of a second in an id that NewID made. The id has its last 30 bits;
+// of the numbers that end in them it is the one nearest to a time.
+func partOf(id string, near time.Time) (part int64, ok bool) {
 	b, err := idText.DecodeString(id)
 	if err != nil || len(b) != 20 {
-		return false
+		return 0, false
 	}
-	const turns = 1 << 30 // parts until they begin again
-	made, until := int64(binary.BigEndian.Uint64(b)>>34), int64(at.Sub(idEpoch)/(time.Second/idParts))
-	return ((until-made)%turns+turns)%turns < turns/2
+	const turn = 1 << 30 // parts after which ids begin again, 388 days
+	from := partAt(near) - turn/2
+	return from + (int64(binary.BigEndian.Uint64(b)>>34)-from)&(turn-1), true
 }
 
 // DeriveID makes the id of a batch's n-th job: of the shard of the first and of its time,

@@ -94,6 +94,7 @@
 //	parkedn              hash    name: how many are parked      while there are
 //	done:<bucket>        hash    named id: D done, X dead      Retention
 //	report:<6 of the id> hash    rest of the id: report         ReportRetention, or MaxAge
+//	reported             zset    6 of an id by their number     the latest 10,000 with reports
 //	group:<6 of the id>  hash    rest of the group: counts      GroupRetention
 //	idem:<digest>        string  digest of the body, answer     Once.TTL (24 h)
 //	guard:<name>         string  companion record               as SetGuards says

@@ -19,6 +19,7 @@ type Scripts struct {
 	look, check                          *redisdb.Script
 	rewrite, renameAttached, renameMarks *redisdb.Script
 	Unpark, Stats, DeadRetry, DeadDelete *redisdb.Script
+	ListReports                          *redisdb.Script
 }
 
 // loadScripts reads them, once in a process.
@@ -30,5 +31,6 @@ var loadScripts = sync.OnceValue(func() *Scripts {
 		look: get("shard_look"), check: get("shard_check"),
 		rewrite: get("job_rewrite"), renameAttached: get("attachment_rename"), renameMarks: get("marks_rename"),
 		Unpark: get("parked_move"), Stats: get("shard_stats"), DeadRetry: get("dead_retry"), DeadDelete: get("dead_delete"),
+		ListReports: get("reports_list"),
 	}
 })

@@ -18,6 +18,7 @@
 -- @include lua/part_tombstone.lua
 -- @include lua/part_group.lua
 -- @include lua/part_report.lua
+-- @include lua/part_reported.lua
 -- @include lua/part_claim.lua
 -- @include lua/part_call.lua
 -- @include lua/part_enqueue.lua
@@ -62,5 +63,5 @@ for n = 1, requests do
   answers[n] = out
 end
 save_groups(group_ttl)
-save_reports(report_ttl)
+save_reports(report_ttl, note_part)
 return finish_call(call, alive, plain and '' or cjson.encode(answers))

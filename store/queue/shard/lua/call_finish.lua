@@ -72,8 +72,7 @@ end
 local function finish_plain(at, n)
   local eids = { m = {}, r = {}, a = {} }
   for i = at, at + 3 * n - 1, 3 do
-    local list = eids[string.sub(ARGV[i], 1, 1)]
-    list[#list + 1] = string.sub(ARGV[i], 2)
+    table.insert(eids[string.sub(ARGV[i], 1, 1)], string.sub(ARGV[i], 2))
     if ARGV[i + 2] ~= '' then report(ARGV[i + 1], ARGV[i + 2]) end
     answers[#answers + 1] = '1'
   end

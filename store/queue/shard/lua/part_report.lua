@@ -22,9 +22,10 @@ local function report_state(id, letter)
   if old then report(id, letter .. string.sub(old, 2)) end
 end
 
-local function save_reports(ttl)
+-- save_reports writes the reports, and calls `made` with each hash that was not there before.
+local function save_reports(ttl, made)
   for key, list in pairs(reports) do
     set_fields(key, list)
-    touch(key, ttl)
+    if touch(key, ttl) and made then made(key) end
   end
 end

@@ -4,16 +4,18 @@
 -- RETURNS: nothing; it only defines functions
 -- TAKES: int
 -- GIVES: set_fields, touch
-local fresh = {} -- keys whose lifetime this script has seen to
+local fresh = {} -- keys whose lifetime this script has seen to: what was left of it in ms
 
 local function set_fields(key, list)
   for from = 1, #list, 500 do redis.call('HSET', key, unpack(list, from, math.min(from + 499, #list))) end
 end
 
 -- touch makes a key live at least ttl ms more, once per script. A key that is `always`
--- given the same time is not asked how long it lives.
+-- given the same time is not asked how long it lives. It tells whether a key had no
+-- lifetime, because this script made it.
 local function touch(key, ttl, always)
   if fresh[key] then return end
-  fresh[key] = true
-  if always or redis.call('PTTL', key) < ttl then redis.call('PEXPIRE', key, int(ttl)) end
+  fresh[key] = always and 0 or redis.call('PTTL', key)
+  if fresh[key] < ttl then redis.call('PEXPIRE', key, int(ttl)) end
+  return fresh[key] == -1
 end

@@ -1,6 +1,6 @@
 -- A regular look at a shard, in bounded steps: renews the session that looks, lets
 -- delayed jobs start, puts back what ended sessions and blocking reads left, drops old
--- dead letters.
+-- dead letters, and parts of time that no report is listed under any more.
 -- KEYS: 1 the shard's records, 2 a key that never exists
 -- ARGV: 1 session, 2 lease in ms, 3 1 it holds jobs or 0, 4 retention of tombstones in
 --       ms, 5 of groups, 6 of reports, 7 most leases that a job may lose, 8 lifetime
@@ -22,6 +22,7 @@
 -- @include lua/part_tombstone.lua
 -- @include lua/part_group.lua
 -- @include lua/part_report.lua
+-- @include lua/part_reported.lua
 -- @include lua/part_end.lua
 -- @include lua/part_dead.lua
 -- @include lua/part_session.lua
@@ -90,6 +91,7 @@ local unclaimed = put_back_unclaimed(UNCLAIMED, STEP, o)
 if unclaimed > 0 then wake_in(UNCLAIMED / 2) end
 promote()
 if trim_dead(ms, dead_ttl, dead_max, STEP) then more = 1 end
+if trim_parts(1000) then more = 1 end
 save(tonumber(ARGV[5]), tonumber(ARGV[6]))
 if back > 0 then redis.call('HINCRBY', STATS, 'recovered', back) end
 redis.call('SET', P .. 'served', '1', 'PX', ARGV[10])
