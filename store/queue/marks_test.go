@@ -36,6 +36,9 @@ func TestMarks(t *testing.T) {
 			report, _ := w.q.Report(t.Context(), 0, id)
 			return err == nil && maps.Equal(marks[0], want) && report == "Sreport2"
 		})
+		if ttl, err := db.Client().PTTL(t.Context(), queue.MarksKey(w.q, 0, id)).Result(); err != nil || ttl <= 0 {
+			t.Errorf("the marks expire after %v, %v", ttl, err) // nobody removes those of a job that Redis lost
+		}
 		kill()
 		var done atomic.Bool
 		stop := w.run(queue.Each(func(ctx context.Context, c *queue.Claimed) queue.Result {

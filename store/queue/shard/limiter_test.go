@@ -2,6 +2,7 @@ package shard
 
 import (
 	"context"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -74,6 +75,51 @@ func TestQ5_APlaceThatCameFreeBeforeTheQuestion(t *testing.T) {
 				t.Errorf("told %d times", n)
 			}
 		})
+	}
+}
+
+// TestQ5_AskingBesideAJobThatRunsAlone: while a job runs alone, a shard asks for a place. It is told
+// when the job ends.
+func TestQ5_AskingBesideAJobThatRunsAlone(t *testing.T) {
+	t.Parallel()
+	g, shards := mustShards(t, 3)
+	g.alone(t.Context(), time.Minute)
+	for _, s := range shards {
+		g.ask(s.Worker)
+	}
+	rest(shards)
+	g.release(1)
+	g.together()
+	rest(shards)
+	for i, s := range shards {
+		if n := s.looked.Load(); n == 0 {
+			t.Errorf("shard %d was not told", i)
+		}
+	}
+}
+
+// TestQ11_AJobThatRunsAloneWaits: it begins when all others have ended, and none begins beside it.
+func TestQ11_AJobThatRunsAloneWaits(t *testing.T) {
+	t.Parallel()
+	g := newLimiter(2, endless)
+	g.take(1)
+	begun := make(chan bool)
+	go func() { defer close(begun); g.alone(context.Background(), time.Hour) }()
+	for quiet := false; !quiet; { // until it waits
+		g.mu.Lock()
+		quiet = g.quiet
+		g.mu.Unlock()
+		runtime.Gosched()
+	}
+	select {
+	case <-begun:
+		t.Error("it began beside another")
+	case <-time.After(100 * time.Millisecond):
+	}
+	g.release(1)
+	<-begun
+	if g.take(1) != 0 {
+		t.Error("another began beside it")
 	}
 }
 

@@ -164,3 +164,64 @@ func TestP9_ALostResultCountsNothing(t *testing.T) {
 		}
 	})
 }
+
+// TestALateCopyOfACallDoesNothing: a copy of a call arrives after the call that followed it. It
+// claims no job, which nobody would run.
+func TestALateCopyOfACallDoesNothing(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+		w := setup(t, db)
+		p, other := w.mustStep(), w.mustStep()
+		mustClaim(t, p, 0)
+		mustClaim(t, p, 0)
+		w.mustEnqueue(queue.Job{})
+		if ran, err := p.LateClaim(1); err != nil || ran {
+			t.Errorf("the late copy ran: %t, %v", ran, err)
+		}
+		mustClaim(t, other, 1)
+	})
+}
+
+// TestQ7_AComparisonFindsWhatIsLost: Redis forgot that a job is this process', which lives on.
+// The comparison ends its context, so that the handler stops.
+func TestQ7_AComparisonFindsWhatIsLost(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+		w := setup(t, db)
+		p := w.mustStep()
+		w.mustEnqueue(queue.Job{}, queue.Job{})
+		batch, main := mustClaim(t, p, 2), w.prefix()+"main"
+		entries, err := db.Client().XRange(t.Context(), main, "-", "+").Result()
+		storetest.Must(t, err)
+		storetest.Must(t, db.Client().XAck(t.Context(), main, "g", entries[0].ID).Err())
+		storetest.Must(t, p.Compare())
+		if batch[0].Alive() || !batch[1].Alive() {
+			t.Errorf("the forgotten job is alive: %t; the other: %t", batch[0].Alive(), batch[1].Alive())
+		}
+	})
+}
+
+// TestQ7_ALeaseIsTrustedOnce: a process trusts a lease for as long as Redis keeps it.
+func TestQ7_ALeaseIsTrustedOnce(t *testing.T) {
+	t.Parallel()
+	w := setup(t, storetest.Open(t, storetest.Redis(t).URL()))
+	if got := w.mustStep().LeaseTrusted(); got != w.o.Lease {
+		t.Errorf("a lease of %v is trusted for %v", w.o.Lease, got)
+	}
+}
+
+// TestMarksOfALostJobAreDropped: what a process has marked of a job, and not yet sent, is in no call
+// of its next session: another process has the job by then.
+func TestMarksOfALostJobAreDropped(t *testing.T) {
+	t.Parallel()
+	w := setup(t, storetest.Open(t, storetest.Redis(t).URL()))
+	p := w.mustStep()
+	w.mustEnqueue(queue.Job{ID: queue.NewID(0, epoch)})
+	c := mustClaim(t, p, 1)[0]
+	c.Mark("part", "ended", "")
+	p.EndSession()
+	storetest.Must(t, p.Begin())
+	if n := p.MarksToSend(); n > 0 {
+		t.Errorf("%d marks of the last session", n)
+	}
+}
