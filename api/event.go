@@ -26,7 +26,13 @@ type EventRequest struct {
 	WebPush    *WebPushOptions `json:"webpush,omitempty"`
 	CollapseID string          `json:"collapse_id,omitempty" validate:"maxbytes=64,printable"`
 	ExpiresAt  *Time           `json:"expires_at,omitempty" validate:"-" swaggertype:"string" format:"date-time"`
+	// SendAt is when the event is targeted, by Redis' clock: at most 7 days ahead and before `expires_at`.
+	// Absent or in the past: at once.
+	SendAt *Time `json:"send_at,omitempty" validate:"-" swaggertype:"string" format:"date-time"`
 }
+
+// MaxSendAhead is how far in the future an event's SendAt may be.
+const MaxSendAhead = 7 * 24 * time.Hour
 
 // Audience has exactly one of its fields.
 type Audience struct {
@@ -77,6 +83,7 @@ type EventState string
 
 // The states of an event.
 const (
+	EventScheduled EventState = "scheduled"
 	EventQueued    EventState = "queued"
 	EventTargeting EventState = "targeting"
 	EventSending   EventState = "sending"
@@ -87,10 +94,12 @@ const (
 // EventReport is the answer of GET /v1/events/{id}. The counts are right even if work was done again
 // after a crash. Recipients are distinct users before suppression.
 type EventReport struct {
-	ID         string     `json:"id"`
-	Type       string     `json:"type"`
-	State      EventState `json:"state"`
-	Recipients int64      `json:"recipients"`
+	ID    string     `json:"id"`
+	Type  string     `json:"type"`
+	State EventState `json:"state"`
+	// SendAt is when the event is, or was, due; absent: at once.
+	SendAt     *Time `json:"send_at,omitempty" swaggertype:"string" format:"date-time"`
+	Recipients int64 `json:"recipients"`
 	PlatformCounts
 	// Platforms has the same numbers for each platform that has notifications; they add up to those of
 	// the event.
@@ -107,7 +116,9 @@ type ListedEvent struct {
 	State EventState `json:"state"`
 	// AcceptedAt is to a 32nd of a second, by the clock of the process that accepted the event. An event
 	// of a batch may have a time up to half a second later.
-	AcceptedAt    Time  `json:"accepted_at" swaggertype:"string" format:"date-time"`
+	AcceptedAt Time `json:"accepted_at" swaggertype:"string" format:"date-time"`
+	// SendAt is when the event is, or was, due; absent: at once.
+	SendAt        *Time `json:"send_at,omitempty" swaggertype:"string" format:"date-time"`
 	Recipients    int64 `json:"recipients"`
 	Notifications int64 `json:"notifications"`
 	Delivered     int64 `json:"delivered"`

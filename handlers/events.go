@@ -25,7 +25,8 @@ type postEventRequest struct {
 //	@Description	`audience` has exactly one of `users` (1 to 10,000), `contacts_of` (everyone who has that user as a contact), `chat`
 //	@Description	(its members), `topic` (its members) and `all` (`true`: every user with an active device; the key also needs the scope
 //	@Description	`push:all`). `data` (flat strings, at most 2 KiB) fills the type's templates and is sent in the payload. `alert`
-//	@Description	replaces the templates; with it the type need not be registered.
+//	@Description	replaces the templates; with it the type need not be registered. With `send_at` the event is accepted now, and
+//	@Description	its recipients are found then.
 //	@Tags			push
 //	@ID				postEvent
 //	@Accept			json
@@ -103,7 +104,7 @@ func mayReach(ctx context.Context, e *api.EventRequest, index int) error {
 
 type listEventsRequest struct {
 	Type  string         `query:"type" validate:"omitempty,identifier"`
-	State api.EventState `query:"state" validate:"omitempty,oneof=queued targeting sending done expired"`
+	State api.EventState `query:"state" validate:"omitempty,oneof=scheduled queued targeting sending done expired"`
 	web.Page
 }
 
@@ -118,7 +119,7 @@ type listEventsRequest struct {
 //	@ID				listEvents
 //	@Produce		json
 //	@Param			type	query		string			false	"Only events of this type"
-//	@Param			state	query		string			false	"Only events that are in this state now"	Enums(queued, targeting, sending, done, expired)
+//	@Param			state	query		string			false	"Only events that are in this state now"	Enums(scheduled, queued, targeting, sending, done, expired)
 //	@Param			limit	query		int				false	"Items per page"	minimum(1)	maximum(500)	default(50)
 //	@Param			cursor	query		string			false	"The `next` of the previous page"
 //	@Success		200		{object}	api.EventList	"A page"
@@ -155,7 +156,7 @@ type getEventRequest struct {
 //	@Description	a stream at that moment). `done` means that every notification is delivered, failed or expired. `failed_by`
 //	@Description	counts the failed notifications by their 10 most frequent reasons. `platforms` has the numbers of each push
 //	@Description	service; they add up to those of the event. A report is kept for 24 h after the event's end
-//	@Description	(`FANFARE_EVENT_RETENTION`).
+//	@Description	(`FANFARE_EVENT_RETENTION`). `scheduled` events wait for their `send_at`.
 //	@Tags			push
 //	@ID				getEvent
 //	@Produce		json

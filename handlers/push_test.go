@@ -210,6 +210,23 @@ func TestEvents(t *testing.T) {
 		if a := w.post("/v1/events", `{"type":"nobody.knows","audience":{"users":["bob"]}}`); a.status != 422 || a.member(t, "code") != "unknown_event_type" {
 			t.Errorf("an unknown type: %d %s", a.status, a.body)
 		}
+		t.Run("an event for later is scheduled", func(t *testing.T) {
+			stamp := func(in time.Duration) string {
+				return `"send_at":"` + time.Now().Add(in).UTC().Format("2006-01-02T15:04:05.000Z") + `"`
+			}
+			with := func(member string) string { return strings.Replace(anEvent, "{", `{`+member+`,`, 1) }
+			at := stamp(time.Hour)
+			id := w.post("/v1/events", with(at)).wants(t, 202, `{"id":"*"}`).member(t, "id")
+			w.get("/v1/events/"+id).wants(t, 200, `{"id":"`+id+`","type":"photo.shared","state":"scheduled",`+at+`,"recipients":0,"notifications":0,
+				"delivered":0,"failed":0,"expired":0,"retrying":0,"suppressed":{"is_actor":0,"opted_out":0,"muted":0,"no_device":0,"live":0}}`)
+			broken := problem(api.CodeValidation, "*", `"errors":[{"field":"send_at","rule":"max","message":"*"}]`)
+			w.post("/v1/events", with(stamp(8*24*time.Hour))).wants(t, 422, broken)
+			w.post("/v1/events/batch", `{"events":[`+anEvent+`,`+with(stamp(8*24*time.Hour))+`]}`).
+				wants(t, 422, strings.Replace(broken, `"send_at"`, `"events[1].send_at"`, 1))
+			if a := w.get("/v1/stats"); !strings.Contains(a.body, `"scheduled":1`) {
+				t.Errorf("%s", a.body)
+			}
+		})
 		t.Run("a batch is all or nothing, and names the index", func(t *testing.T) {
 			a := w.post("/v1/events/batch", `{"events":[`+anEvent+`,{"type":"nobody.knows","audience":{"users":["bob"]}}]}`)
 			if a.status != 422 || !strings.Contains(a.body, "events[1]") {

@@ -104,6 +104,7 @@ var samples = map[string]any{
 	"RecentContact.relationship": "friend",
 	"SaleRequest.items":          nil,
 	"until":                      later,
+	"send_at":                    nil,
 	"expires_at":                 later,
 	"ends_at":                    later,
 }

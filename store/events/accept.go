@@ -15,7 +15,7 @@ import (
 )
 
 // Accept accepts an event in one round trip to Redis and without SQL. There are two exceptions: an
-// unknown type is read from the record, and an event with ExpiresAt needs Redis' clock, which is
+// unknown type is read from the record, and an event with ExpiresAt or SendAt needs Redis' clock, which is
 // read every 10 s. When it returns nil the event can no longer be lost. replayed says that the
 // result is from an earlier request with the same key. The caller must have checked the event with
 // api.Validator.
@@ -174,7 +174,8 @@ func (s *Store) checkedJob(ctx context.Context, id string, e *api.EventRequest, 
 
 // job renders one event into its queue entry.
 func (s *Store) job(ctx context.Context, id string, e *api.EventRequest, now time.Time) (queue.Job, error) {
-	if err := s.checkExpiry(ctx, id, e.ExpiresAt); err != nil {
+	sendAt, err := s.checkTimes(ctx, id, e)
+	if err != nil {
 		return queue.Job{}, err
 	}
 	set, err := s.types.templates(ctx, e)
@@ -186,30 +187,49 @@ func (s *Store) job(ctx context.Context, id string, e *api.EventRequest, now tim
 		return queue.Job{}, err
 	}
 	audience, pages := storedAudience(&e.Audience)
-	return entry(id, &Job{Type: e.Type, Actor: e.Actor, Object: e.Object, Audience: audience, Push: *push, AcceptedAt: now.UnixMilli()}, pages)
+	j := &Job{Type: e.Type, Actor: e.Actor, Object: e.Object, Audience: audience, Push: *push, AcceptedAt: now.UnixMilli()}
+	if !sendAt.IsZero() {
+		j.SendAt = sendAt.UnixMilli()
+		j.AcceptedAt = j.SendAt
+	}
+	return entry(id, j, pages)
 }
 
 // entry is the queue entry of an event, with the pages of a large audience.
 func entry(id string, j *Job, pages []string) (queue.Job, error) {
 	payload, err := j.Encode()
 	shard, _ := queue.ParseID(id)
-	return queue.Job{
-		ID: id, Shard: shard, Report: (&progress{state: stateQueued, typ: j.Type}).text(), Payload: payload, Value: j, Attachment: pages,
-	}, err
+	job := queue.Job{ID: id, Shard: shard, Report: j.report(stateQueued, Counts{}, Sent{}, 0), Payload: payload, Value: j, Attachment: pages}
+	if j.SendAt > 0 {
+		job.NotBefore = time.UnixMilli(j.SendAt)
+	}
+	return job, err
 }
 
-// checkExpiry refuses an event that has expired by the clock of Redis, which also decides later.
-// The clock of this server may differ.
-func (s *Store) checkExpiry(ctx context.Context, id string, at *api.Time) error {
-	if at == nil {
-		return nil
+// checkTimes refuses an event that has expired, or whose SendAt is too late, by the clock of Redis, which
+// also decides later. The clock of this server may differ. It returns the SendAt, or zero if the event is
+// due now.
+func (s *Store) checkTimes(ctx context.Context, id string, e *api.EventRequest) (sendAt time.Time, err error) {
+	if e.ExpiresAt == nil && e.SendAt == nil {
+		return sendAt, nil
 	}
 	shard, _ := queue.ParseID(id)
 	now, err := s.o.Queue.Now(ctx, shard)
-	if err == nil && !at.After(now) {
-		err = api.Errorf(api.CodeAlreadyExpired, "expires_at is in the past by the server's clock, %s", now.UTC().Format(time.RFC3339))
+	if err != nil {
+		return sendAt, err
 	}
-	return err
+	clock := now.UTC().Format(time.RFC3339)
+	switch {
+	case e.ExpiresAt != nil && !e.ExpiresAt.After(now):
+		return sendAt, api.Errorf(api.CodeAlreadyExpired, "expires_at is in the past by the server's clock, %s", clock)
+	case e.SendAt == nil || !e.SendAt.After(now):
+		return sendAt, nil
+	case e.SendAt.Sub(now) > api.MaxSendAhead:
+		return sendAt, api.Invalid("send_at", "max", "must be at most 7 days ahead of the server's clock, %s", clock)
+	case e.ExpiresAt != nil && !e.SendAt.Before(e.ExpiresAt.Time):
+		return sendAt, api.Invalid("send_at", "before", "must be before expires_at")
+	}
+	return e.SendAt.Time, nil
 }
 
 // storedAudience removes duplicate users. If there are many users, it puts them into pages that are

@@ -52,8 +52,11 @@ type Job struct {
 	Of string `json:"of,omitempty"`
 	// Parts is how many parts were made of the pages before Cursor.
 	Parts int64 `json:"parts,omitempty"`
-	// AcceptedAt is the accepting server's clock, in Unix milliseconds.
+	// AcceptedAt is the accepting server's clock, in Unix milliseconds; SendAt if there is one.
 	AcceptedAt int64 `json:"accepted_at"`
+	// SendAt is when an event that was accepted for later is due, in Unix milliseconds; 0: at once. The queue
+	// keeps the event until then, and builds that do not know the field target it then.
+	SendAt int64 `json:"send_at,omitempty"`
 	// Cursor is where the next page begins: a page's number, or the last name.
 	Cursor  string `json:"cursor,omitempty"`
 	Counted Counts `json:"counted,omitzero"`

@@ -30,6 +30,7 @@ func (j *Job) Encode() ([]byte, error) {
 		t.number("parts", j.Parts)
 		t.name("accepted_at")
 		t.b = strconv.AppendInt(t.b, j.AcceptedAt, 10)
+		t.number("send_at", j.SendAt)
 		t.optional("cursor", j.Cursor)
 		if j.Counted != (Counts{}) {
 			t.value("counted", j.Counted)

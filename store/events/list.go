@@ -70,7 +70,7 @@ func (s *Store) matching(ctx context.Context, q *ListQuery, read []queue.Reporte
 	reports, err := s.reports(ctx, wanted)
 	for n, r := range reports {
 		if q.State == "" || q.State == r.State {
-			items[of[n]] = &api.ListedEvent{ID: r.ID, Type: r.Type, State: r.State, AcceptedAt: api.At(wanted[n].At), Recipients: r.Recipients,
+			items[of[n]] = &api.ListedEvent{ID: r.ID, Type: r.Type, State: r.State, AcceptedAt: api.At(wanted[n].At), SendAt: r.SendAt, Recipients: r.Recipients,
 				Notifications: r.Notifications, Delivered: r.Delivered, Failed: r.Failed, Expired: r.Expired}
 		}
 	}

@@ -18,6 +18,8 @@ const (
 	stateTargeted  = 'S' // the whole audience was targeted
 	stateDone      = 'D' // targeted, and all notifications have ended: the report says how
 	stateExpired   = queue.StateExpired
+	// stateScheduled is that of a queued event that is not due yet; it is never stored.
+	stateScheduled = 'L'
 )
 
 // Counts are numbers of users of an audience, by outcome.
@@ -120,28 +122,33 @@ type progress struct {
 	counts Counts
 	sent   Sent
 	parts  int64 // number of parts that the event was split into; their counts are added to these
+	sendAt int64 // Job.SendAt
+}
+
+func (j *Job) report(state byte, all Counts, sent Sent, parts int64) string {
+	return (&progress{state, j.Type, all, sent, parts, j.SendAt}).text()
 }
 
 // ReportTargeting is the report of an event whose audience was partly targeted. sent counts its
 // notifications that have already ended.
 func (j *Job) ReportTargeting(all Counts, sent Sent) string {
-	return (&progress{stateTargeting, j.Type, all, sent, j.Parts}).text()
+	return j.report(stateTargeting, all, sent, j.Parts)
 }
 
 // ReportTargeted is the report of an event whose whole audience was targeted.
 func (j *Job) ReportTargeted(all Counts, sent Sent) string {
-	return (&progress{stateTargeted, j.Type, all, sent, j.Parts}).text()
+	return j.report(stateTargeted, all, sent, j.Parts)
 }
 
 // ReportDone is the report of an event whose notifications have ended with its
 // targeting.
 func (j *Job) ReportDone(all Counts, sent Sent) string {
-	return (&progress{state: stateDone, typ: j.Type, counts: all, sent: sent}).text()
+	return j.report(stateDone, all, sent, 0)
 }
 
 // ReportExpired is the report of an event that had expired before it was targeted.
 func (j *Job) ReportExpired() string {
-	return (&progress{state: stateExpired, typ: j.Type}).text()
+	return j.report(stateExpired, Counts{}, Sent{}, 0)
 }
 
 // End is the result that ends a small event or a part of one. ended tells whether its notifications
@@ -168,7 +175,7 @@ func (p *progress) numbers() []*int64 {
 		e := &s.Others[i]
 		all = append(all, &e.Made, &e.Delivered, &e.Failed, &e.Expired)
 	}
-	return all
+	return append(all, &p.sendAt)
 }
 
 // text is the letter of the state and the type, which has no blank, followed by the counts up to

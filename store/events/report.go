@@ -43,9 +43,12 @@ func (s *Store) reports(ctx context.Context, read []queue.Reported) ([]*api.Even
 		if events[i], err = parseProgress(r.Report); err != nil {
 			return nil, err
 		}
+		if err := s.schedule(ctx, r.ID, &events[i]); err != nil {
+			return nil, err
+		}
 		sent[i] = make([]map[string]int64, 1+len(groupEndings))
 		// A dead letter that is tried again is queued as well, and keeps its counts.
-		if events[i].state == stateDone || r.Report == string(stateQueued)+events[i].typ {
+		if events[i].state == stateDone || events[i].state == stateScheduled || r.Report == queuedReport(&events[i]) {
 			continue
 		}
 		if open = append(open, i); events[i].parts > 0 {
@@ -74,6 +77,24 @@ func (s *Store) reports(ctx context.Context, read []queue.Reported) ([]*api.Even
 		out[i] = report(r.ID, &events[i], sent[i])
 	}
 	return out, nil
+}
+
+// queuedReport is the report of an event of which nothing was begun yet.
+func queuedReport(p *progress) string {
+	return (&progress{state: stateQueued, typ: p.typ, sendAt: p.sendAt}).text()
+}
+
+// schedule gives a queued event that is not due yet by Redis' clock its state.
+func (s *Store) schedule(ctx context.Context, id string, p *progress) error {
+	if p.state != stateQueued || p.sendAt == 0 {
+		return nil
+	}
+	shard, _ := queue.ParseID(id)
+	now, err := s.o.Queue.Now(ctx, shard)
+	if err == nil && now.UnixMilli() < p.sendAt {
+		p.state = stateScheduled
+	}
+	return err
 }
 
 // places are those of some events in a list.
@@ -110,6 +131,10 @@ func report(id string, event *progress, sent []map[string]int64) *api.EventRepor
 	r.Platforms = platforms(r.PlatformCounts, s, sent)
 	s.addReasons(LabelFailed, all)
 	r.FailedBy = mostFrequent(s.Why)
+	if event.sendAt > 0 {
+		at := api.AtMillis(event.sendAt)
+		r.SendAt = &at
+	}
 	r.State = stateOf(event, r.Notifications == r.Delivered+r.Failed+r.Expired)
 	return r
 }
@@ -167,6 +192,8 @@ func mostFrequent(reasons map[string]int64) map[string]int64 {
 // stateOf returns the state. A dead letter is waiting until somebody retries it.
 func stateOf(event *progress, allEnded bool) api.EventState {
 	switch {
+	case event.state == stateScheduled:
+		return api.EventScheduled
 	case event.state == stateExpired:
 		return api.EventExpired
 	case event.state == stateDone, event.state == stateTargeted && allEnded:

@@ -19,7 +19,7 @@ const editPage = 200
 type Listed struct {
 	// Job lacks its attachment, and what its report and its counts are.
 	Job Job
-	// Since is when it was enqueued, in ms by Redis' clock.
+	// Since is when it was enqueued, or its NotBefore, in ms by Redis' clock.
 	Since int64
 	// Attached says that it has an attachment.
 	Attached bool
@@ -137,7 +137,7 @@ func (s *Shard) found(where, eid, text string, f func(*Listed) error) error {
 	return f(w)
 }
 
-// Rewrite gives the job another payload and lets it run as soon as it may. It tells whether it
+// Rewrite gives the job another payload and lets it run as soon as it may, not before its NotBefore. It tells whether it
 // did: a job that a process has claimed, that is no longer where it was, or that waits in line for
 // its conflict key, stays as it is.
 func (w *Listed) Rewrite(ctx context.Context, payload []byte) (done bool, err error) {

@@ -33,7 +33,7 @@ type Entry struct {
 
 // past is what a job's head tells beside the Job itself.
 type past struct {
-	since          int64 // when it was enqueued in ms; 0: its entry's id tells
+	since          int64 // from when on its age counts, in ms: its enqueueing or NotBefore; 0: its entry's id tells
 	attachments    string
 	failures, lost int
 	fence          int64
@@ -46,6 +46,9 @@ func (e *Entry) Init(fresh bool) {
 	e.failures, e.report = e.Job.Failures, e.Job.Report != ""
 	if !fresh {
 		e.named = named
+	}
+	if !e.Job.NotBefore.IsZero() {
+		e.since = e.Job.NotBefore.UnixMilli()
 	}
 	if len(e.Job.Attachment) > 0 {
 		e.attachments = strconv.Itoa(len(e.Job.Attachment))

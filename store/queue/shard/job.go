@@ -44,6 +44,9 @@ type Job struct {
 	Attachment []string
 	// Delay keeps the job from starting, counted from its enqueueing.
 	Delay time.Duration
+	// NotBefore, unless it is zero, is the time by Redis' clock before which the job does not start, and from
+	// which its age and the life of its report count. A time that is over has no effect.
+	NotBefore time.Time
 	// Failures are attempts that were used up before it was enqueued.
 	Failures int
 }

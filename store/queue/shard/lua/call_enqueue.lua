@@ -63,5 +63,5 @@ for n = 1, requests do
   answers[n] = out
 end
 save_groups(group_ttl)
-save_reports(report_ttl, note_part)
+save_reports(report_ttl + furthest.ms, note_part)
 return finish_call(call, alive, plain and '' or cjson.encode(answers))

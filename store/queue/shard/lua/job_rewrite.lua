@@ -1,4 +1,5 @@
--- Gives a job that waits another payload, and lets it run as soon as it may. A job that a
+-- Gives a job that waits another payload, and lets it run as soon as it may: one that has a time
+-- of its own then, any other one that is delayed at once. A job that a
 -- process has claimed, or that is no longer there, stays as it is.
 -- KEYS: 1 the shard's records, 2 a key that never exists
 -- ARGV: 1 where the job is (m, r or a for a stream, p:<name> parked, l:<time> delayed),
@@ -9,6 +10,7 @@
 -- @include lua/part_text.lua
 -- @include lua/part_stream.lua
 -- @include lua/part_admit.lua
+-- @include lua/part_later.lua
 -- @include lua/part_parked.lua
 local where, eid, text, payload = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local letter, name, ms, bytes = string.sub(where, 1, 1), string.sub(where, 3), math.floor(now_us() / 1000), -1
@@ -20,7 +22,7 @@ if letter == 'l' then
   if redis.call('LREM', list, 1, text) == 0 then return { 0, -1 } end
   redis.call('HINCRBY', STATS, 'later', -1)
   if redis.call('EXISTS', list) == 0 then redis.call('ZREM', LATER, name) end
-  admit(e, front(e), ms)
+  if (tonumber(e.s) or 0) > ms then put_later(e, tonumber(e.s), ms) else admit(e, front(e), ms) end
   return { 1, -1 }
 end
 local stream = STREAM[letter] or P .. 'parked:' .. name

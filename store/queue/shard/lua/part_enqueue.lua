@@ -4,7 +4,10 @@
 -- RETURNS: nothing; it only defines functions
 -- TAKES: P, MAIN, READY, UNIQUES, record_of, WAKE, parse, add, admit, put_later, next_due,
 --        buckets_of, count, report
--- GIVES: store
+-- GIVES: store, furthest
+
+-- furthest says how long the job waits that waits longest for its own time, in ms.
+local furthest = { ms = 0 }
 
 -- has_ended tells whether a job's end is on record.
 local function has_ended(e)
@@ -34,7 +37,8 @@ local function delay(e, due, ms)
   if before < 0 or due < ms + before then add(READY, WAKE) end
 end
 
--- store_full stores the job at ARGV[at]: its text, report or '', delay in ms, counts as
+-- store_full stores the job at ARGV[at]: its text (enqueued in ms: when the job may start
+-- at the earliest, or ''), report or '', delay in ms, counts as
 -- JSON or '', and the number of its attachments, which follow. It returns the id that
 -- holds, 1 if this call made it, and where the next job begins. The ids under which the job
 -- is known are written last, so that a script that fails before has lost nothing.
@@ -49,8 +53,14 @@ local function store_full(at, ms)
     for name, more in pairs(cjson.decode(ARGV[at + 3])) do count(e.g, name, more) end
   end
   if ARGV[at + 1] ~= '' then report(e.i, ARGV[at + 1]) end
-  local wait = tonumber(ARGV[at + 2])
-  if wait > 0 then delay(e, ms + wait, ms) else admit(e, 'm', ms) end
+  local due = ms + tonumber(ARGV[at + 2])
+  local own = tonumber(e.s) or 0
+  if own > ms then
+    furthest.ms, due = math.max(furthest.ms, own - ms), math.max(due, own)
+  else
+    e.s = ''
+  end
+  if due > ms then delay(e, due, ms) else admit(e, 'm', ms) end
   if e.r == '1' then redis.call('HSET', record_of(e.i), e.i, '1') end
   if e.u ~= '' then redis.call('HSET', UNIQUES, e.u, e.i) end
   return e.i, 1, after
