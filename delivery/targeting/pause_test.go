@@ -166,16 +166,17 @@ func TestN16_AProbeOnRequest(t *testing.T) {
 		_, err := store.AskProbe(t.Context(), api.Idempotency{}, bad)
 		storetest.Must(t, err)
 	}
-	ofOther, best := p.requests(otherTopic), time.Hour
-	for n := 1; n <= 8 && (n <= 2 || best > 2*time.Second); n++ { // the machine may be busy at times
+	const starts = 3 // a process that starts tries each paused app, perhaps as late as now
+	ofBad, ofOther, best, asked := p.requests(badTopic), p.requests(otherTopic), time.Hour, 0
+	for ; asked < 5 || asked < 10 && best > 2*time.Second; asked++ { // the machine may be busy at times
 		before, began := p.requests(badTopic), time.Now()
 		ask()
 		storetest.Eventually(t, soon, "a probe", func() bool { return p.requests(badTopic) > before })
 		best = min(best, time.Since(began))
 		storetest.Eventually(t, soon, "it to be parked again", waiting(5, 5))
-		if got := p.requests(badTopic); got != before+1 {
-			t.Errorf("%d notifications were tried", got-before)
-		}
+	}
+	if got := p.requests(badTopic) - ofBad; got > asked+starts {
+		t.Errorf("%d notifications were tried on %d requests", got, asked)
 	}
 	if best > 2*time.Second {
 		t.Errorf("the quickest of several probes came after %v", best)
@@ -184,8 +185,8 @@ func TestN16_AProbeOnRequest(t *testing.T) {
 	ask()
 	storetest.Eventually(t, soon, "all of the app to be sent", waiting(0, 5))
 	storetest.Eventually(t, soon, "the app to run", func() bool { return p.pausedApp() == apps.App{} })
-	if n := p.requests(otherTopic); n != ofOther {
-		t.Errorf("%d notifications of another app were tried", n-ofOther)
+	if n := p.requests(otherTopic) - ofOther; n > starts {
+		t.Errorf("%d notifications of another app were tried", n)
 	}
 }
 
