@@ -52,6 +52,8 @@ type DeadLetter struct {
 	ID        string          `json:"id"`
 	Kind      string          `json:"kind" enums:"event,notification,job"`
 	Reason    string          `json:"reason"`
+	Type      string          `json:"type,omitempty"` // the type of its event; "" if there is none or nobody knows
+	App       string          `json:"app,omitempty"`  // the app of a notification, a topic and its place
 	Attempts  int             `json:"attempts"`
 	LastError string          `json:"last_error"`
 	FailedAt  Time            `json:"failed_at"`
@@ -62,6 +64,23 @@ type DeadLetter struct {
 type DeadLetterList struct {
 	Items []DeadLetter `json:"items"`
 	Next  string       `json:"next,omitempty"`
+}
+
+// DeadLetterGroup counts dead letters that are alike.
+type DeadLetterGroup struct {
+	Kind   string `json:"kind" enums:"event,notification,job"`
+	Reason string `json:"reason"`
+	Type   string `json:"type"` // "" if there is no event or nobody knows
+	App    string `json:"app"`  // "" if there is no app or nobody knows
+	Count  int64  `json:"count"`
+}
+
+// DeadLetterRest is the reason of the group that has the letters of a kind which are not told apart.
+const DeadLetterRest = "other"
+
+// DeadLetterGroups is the answer of GET /v1/dead-letters/groups, the largest groups first.
+type DeadLetterGroups struct {
+	Items []DeadLetterGroup `json:"items"`
 }
 
 // Health is the answer of GET /healthz.

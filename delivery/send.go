@@ -312,6 +312,9 @@ func (d *Delivery) finish(ctx context.Context, w *work, r queue.Result) {
 	if r.Outcome == queue.Done && r.Label == events.LabelFailed {
 		r.Counts = plus(r.Counts, events.FailedBy(d.o.Metrics.endLabel(r)), 1)
 	}
+	if r.Outcome == queue.Dead {
+		w.claimed.Class = queue.ClassOf(w.m.Push.EventType(), d.app(w.m))
+	}
 	switch r.Outcome {
 	case queue.Done, queue.Dead:
 		d.o.Metrics.end(w.m.platform(), r)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+	"time"
 
 	"fanfare/api"
 	"fanfare/handlers/web"
@@ -36,7 +37,10 @@ func (s *server) deadQueueOf(id string) (*queue.Queue, error) {
 }
 
 type listDeadLettersRequest struct {
-	Kind string `query:"kind" validate:"omitempty,oneof=event notification job"`
+	Kind   string `query:"kind" validate:"omitempty,oneof=event notification job"`
+	Reason string `query:"reason" validate:"max=256"`
+	Type   string `query:"type" validate:"omitempty,identifier"`
+	App    string `query:"app" validate:"max=512"`
 	web.Page
 }
 
@@ -44,10 +48,14 @@ type listDeadLettersRequest struct {
 //
 //	@Summary		List dead letters
 //	@Description	Lists jobs that were given up, newest first, each with its reason and last error. They are kept for 7 days.
+//	@Description	A page looks at up to 10,000 letters: with a reason, a type or an app it may be short, or empty with a `next`.
 //	@Tags			operations
 //	@ID				listDeadLetters
 //	@Produce		json
 //	@Param			kind	query		string				false	"Only letters of this kind"	Enums(event, notification, job)
+//	@Param			reason	query		string				false	"Only letters with this reason"	maxlength(256)
+//	@Param			type	query		string				false	"Only letters of events of this type"
+//	@Param			app		query		string				false	"Only notifications of this app or, without a slash, of all apps of this topic"	maxlength(512)
 //	@Param			limit	query		int					false	"Items per page"	minimum(1)	maximum(500)	default(50)
 //	@Param			cursor	query		string				false	"The `next` of the previous page"
 //	@Success		200		{object}	api.DeadLetterList	"A page"
@@ -57,22 +65,30 @@ func (s *server) listDeadLetters(ctx context.Context, in *listDeadLettersRequest
 	if err != nil {
 		return nil, err
 	}
-	list := &api.DeadLetterList{Items: []api.DeadLetter{}}
+	list, filter := &api.DeadLetterList{Items: []api.DeadLetter{}}, queue.DeadFilter{Reason: in.Reason, Type: in.Type, App: in.App}
 	var read []*listPosition
+	var seen time.Time // all letters from then on were looked at
 	for _, q := range s.queues {
 		at := positions.of(q.kind)
 		if at.End || (in.Kind != "" && in.Kind != q.kind) {
 			continue
 		}
-		if at.page, err = q.queue.DeadLetters(ctx, at.Cursor, int(in.Limit)); err != nil {
+		if at.page, err = q.queue.DeadLetters(ctx, filter, at.Cursor, int(in.Limit)); err != nil {
 			return nil, err
 		}
-		at.queue = q
+		at.queue, at.filter = q, filter
+		if at.page.Next != "" && at.page.Seen.After(seen) {
+			seen = at.page.Seen
+		}
 		read = append(read, at)
 		list.Items = append(list.Items, at.page.Items...)
 	}
 	slices.SortStableFunc(list.Items, func(a, b api.DeadLetter) int { return b.FailedAt.Compare(a.FailedAt.Time) })
-	list.Items = list.Items[:min(int64(len(list.Items)), in.Limit)]
+	older := slices.IndexFunc(list.Items, func(d api.DeadLetter) bool { return d.FailedAt.Before(seen) })
+	if older < 0 {
+		older = len(list.Items)
+	}
+	list.Items = list.Items[:min(int64(older), in.Limit)]
 	list.Next, err = positions.after(ctx, read, list.Items)
 	return web.OK(list), err
 }
@@ -83,7 +99,8 @@ type listPosition struct {
 	Cursor string `json:"c,omitempty"`
 	End    bool   `json:"e,omitempty"`
 	queue  deadQueue
-	page   *api.DeadLetterList
+	filter queue.DeadFilter
+	page   *queue.DeadPage
 }
 
 // listPositions is the content of a cursor over several queues: a position for each kind.
@@ -139,12 +156,37 @@ func (p *listPosition) advance(ctx context.Context, shown []api.DeadLetter) (err
 	case n == 0 && len(page.Items) > 0:
 		return nil
 	case n < len(page.Items):
-		if page, err = p.queue.queue.DeadLetters(ctx, p.Cursor, n); err != nil {
+		if page, err = p.queue.queue.DeadLetters(ctx, p.filter, p.Cursor, n); err != nil {
 			return err
 		}
 	}
 	p.Cursor, p.End = page.Next, page.Next == ""
 	return nil
+}
+
+// listDeadLetterGroups counts the jobs that were given up.
+//
+//	@Summary		Count dead letters
+//	@Description	Counts dead letters by kind, reason, type of event and app, the largest groups first. `type` and `app` are empty if
+//	@Description	there is none, and for letters that no handler saw. Of a queue's shard at most 1,000 groups are told apart: the rest
+//	@Description	of a kind is in a group with the reason `other` and without type and app. Letters that are not counted yet, for
+//	@Description	seconds after an update, are in that group too.
+//	@Tags			operations
+//	@ID				listDeadLetterGroups
+//	@Produce		json
+//	@Success		200	{object}	api.DeadLetterGroups	"The groups"
+//	@Router			/v1/dead-letters/groups [get]
+func (s *server) listDeadLetterGroups(ctx context.Context, _ *web.Nothing) (*web.Reply[api.DeadLetterGroups], error) {
+	groups := &api.DeadLetterGroups{Items: []api.DeadLetterGroup{}}
+	for _, q := range s.queues {
+		of, err := q.queue.DeadGroups(ctx)
+		if err != nil {
+			return nil, err
+		}
+		groups.Items = append(groups.Items, of...)
+	}
+	slices.SortStableFunc(groups.Items, func(a, b api.DeadLetterGroup) int { return cmp.Compare(b.Count, a.Count) })
+	return web.OK(groups), nil
 }
 
 type retryDeadLetterRequest struct {

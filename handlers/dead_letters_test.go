@@ -15,8 +15,18 @@ import (
 )
 
 // mustDie gives up n jobs of a queue, one after the other.
-func mustDie(t *testing.T, q *queue.Queue, n int) {
+func mustDie(t *testing.T, q *queue.Queue, n int) { t.Helper(); mustDieBy(t, q, n, "test", "") }
+
+// mustDieAs gives up one more job, of an event of a type and an app.
+func mustDieAs(t *testing.T, q *queue.Queue, eventType, app, reason string) {
 	t.Helper()
+	mustDieBy(t, q, 1, reason, queue.ClassOf(eventType, app))
+}
+
+func mustDieBy(t *testing.T, q *queue.Queue, n int, reason, class string) {
+	t.Helper()
+	before, err := q.Stats(t.Context())
+	storetest.Must(t, err)
 	for i := range n {
 		_, err := q.Enqueue(t.Context(), queue.Job{Type: "t", Payload: fmt.Appendf(nil, `{"n":%d}`, i)})
 		storetest.Must(t, err)
@@ -24,13 +34,14 @@ func mustDie(t *testing.T, q *queue.Queue, n int) {
 	ctx, cancel := context.WithCancel(t.Context())
 	stopped := make(chan error, 1)
 	go func() {
-		stopped <- q.Run(ctx, queue.Each(func(context.Context, *queue.Claimed) queue.Result {
-			return queue.Result{Outcome: queue.Dead, Reason: "test", Err: "it would not"}
+		stopped <- q.Run(ctx, queue.Each(func(_ context.Context, c *queue.Claimed) queue.Result {
+			c.Class = class
+			return queue.Result{Outcome: queue.Dead, Reason: reason, Err: "it would not"}
 		}))
 	}()
 	storetest.Eventually(t, 30*time.Second, "all are dead", func() bool {
-		list, err := q.DeadLetters(t.Context(), "", n)
-		return err == nil && len(list.Items) == n
+		after, err := q.Stats(t.Context())
+		return err == nil && after.DeadLetters == before.DeadLetters+int64(n)
 	})
 	cancel()
 	storetest.Must(t, <-stopped)
@@ -114,5 +125,45 @@ func TestDeadLetters(t *testing.T) {
 				w.del(path+"/"+id).wants(t, 404, problem(api.CodeNotFound, "no dead letter "+id))
 			}
 		})
+	})
+}
+
+// N14: letters are found by what they are about, and counted by it. Reading them needs ops:read alone.
+func TestN14_DeadLettersByClass(t *testing.T) {
+	t.Parallel()
+	eachRedis(t, func(t *testing.T, w *world) {
+		const path = "/v1/dead-letters"
+		w.get(path+"/groups").wants(t, 200, `{"items":[]}`)
+		for range 3 {
+			mustDieAs(t, w.queue, "likes", "", "unknown_audience")
+		}
+		for range 2 {
+			mustDieAs(t, w.notifications, "likes", "shop/production", "BadPath")
+		}
+		mustDieAs(t, w.notifications, "news", "shop/fcm", "BadPath")
+		mustDieAs(t, w.jobs, "", "", "bad_payload")
+		group := func(kind, reason, eventType, app string, n int) string {
+			return fmt.Sprintf(`{"kind":%q,"reason":%q,"type":%q,"app":%q,"count":%d}`, kind, reason, eventType, app, n)
+		}
+		reader := "Authorization: Bearer " + w.mustKey(api.ScopeOpsRead)
+		w.do(get(path+"/groups").with(reader)).wants(t, 200, `{"items":[`+strings.Join([]string{
+			group("event", "unknown_audience", "likes", "", 3), group("notification", "BadPath", "likes", "shop/production", 2),
+			group("notification", "BadPath", "news", "shop/fcm", 1), group("job", "bad_payload", "", "", 1)}, ",")+`]}`)
+		for query, want := range map[string]int{
+			"type=likes": 5, "type=likes&kind=event": 3, "app=shop": 3, "app=shop/fcm": 1, "app=shop/production&type=news": 0,
+			"reason=BadPath": 3, "reason=bad_payload&type=likes": 0, "app=sho": 0, "type=nothing": 0,
+		} {
+			if a := w.do(get(path + "?" + query).with(reader)); a.status != 200 || len(deadIDs(a)) != want {
+				t.Errorf("%s: %d with %d letters, want %d", query, a.status, len(deadIDs(a)), want)
+			}
+		}
+		w.do(get(path+"?app=shop/fcm").with(reader)).wants(t, 200, `{"items":[{"id":"*","kind":"notification","reason":"BadPath","type":"news","app":"shop/fcm",`+
+			`"attempts":"*","last_error":"it would not","failed_at":"*","payload":"*"}]}`)
+		for _, query := range []string{"type=a%20b", "kind=x", "app=" + strings.Repeat("a", 513), "reason=" + strings.Repeat("a", 257)} {
+			if a := w.do(get(path + "?" + query).with(reader)); a.status != 422 {
+				t.Errorf("%s: %d", query, a.status)
+			}
+		}
+		w.do(get(path+"/groups").with("Authorization: Bearer "+w.mustKey(api.ScopePush))).wants(t, 403, problem(api.CodeForbidden, "*", `"scope":"ops:read"`))
 	})
 }

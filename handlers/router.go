@@ -31,6 +31,7 @@ func (s *server) routes() []web.Route {
 		route("GET", "/v1/apps", api.ScopeOpsRead, web.Handle(s.listApps)),
 		route("POST", "/v1/apps/{topic}/probe", api.ScopeOps, web.Handle(s.probeApps)),
 		route("GET", "/v1/dead-letters", api.ScopeOpsRead, web.Handle(s.listDeadLetters)),
+		route("GET", "/v1/dead-letters/groups", api.ScopeOpsRead, web.Handle(s.listDeadLetterGroups)),
 		route("POST", "/v1/dead-letters/{id}/retry", api.ScopeOps, web.Handle(s.retryDeadLetter)),
 		route("DELETE", "/v1/dead-letters/{id}", api.ScopeOps, web.Handle(s.deleteDeadLetter)),
 

@@ -31,6 +31,7 @@ var mayCall = map[string]string{
 	"GET /v1/apps":                     "ops:read ops admin",
 	"POST /v1/apps/{topic}/probe":      "ops admin",
 	"GET /v1/dead-letters":             "ops:read ops admin",
+	"GET /v1/dead-letters/groups":      "ops:read ops admin",
 	"POST /v1/dead-letters/{id}/retry": "ops admin",
 	"DELETE /v1/dead-letters/{id}":     "ops admin",
 

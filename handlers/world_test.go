@@ -37,25 +37,26 @@ const token = "00fc13adff785122b4ad28809a3420982341241421348097878e577c991de8f0"
 
 // world is a server with its own stores, opened like in the program.
 type world struct {
-	t        testing.TB
-	url      string
-	handler  http.Handler
-	keys     *apikeys.Store
-	tokens   *usertokens.Store
-	chats    *chat.Store
-	live     *live.Hub
-	pusher   *chat.Pusher
-	closing  chan struct{}
-	streams  sync.WaitGroup
-	stopping func() // the first step of a stop
-	devices  *devices.Store
-	contacts *contacts.Store
-	sales    *sales.Store
-	record   *record.DB
-	db       *redisdb.DB
-	queue    *queue.Queue
-	jobs     *queue.Queue
-	log      *storetest.Lines
+	t             testing.TB
+	url           string
+	handler       http.Handler
+	keys          *apikeys.Store
+	tokens        *usertokens.Store
+	chats         *chat.Store
+	live          *live.Hub
+	pusher        *chat.Pusher
+	closing       chan struct{}
+	streams       sync.WaitGroup
+	stopping      func() // the first step of a stop
+	devices       *devices.Store
+	contacts      *contacts.Store
+	sales         *sales.Store
+	record        *record.DB
+	db            *redisdb.DB
+	queue         *queue.Queue
+	jobs          *queue.Queue
+	notifications *queue.Queue
+	log           *storetest.Lines
 }
 
 // setup opens a server on SQLite and the embedded Redis.
@@ -92,20 +93,20 @@ func setupSQL(t testing.TB, db *redisdb.DB, url string, change ...func(*handlers
 	storetest.Must(t, err)
 	storetest.Must(t, w.tokens.Load(t.Context()))
 	w.queue = mustQueue(t, db, "events")
-	notifications := mustQueue(t, db, "notifications")
+	w.notifications = mustQueue(t, db, "notifications")
 	w.jobs = mustQueue(t, db, "jobs")
-	w.devices = devices.New(db, rec, notifications, devices.Options{})
+	w.devices = devices.New(db, rec, w.notifications, devices.Options{})
 	w.contacts, err = contacts.New(db, rec, w.jobs, contacts.Options{})
 	storetest.Must(t, err)
 	w.sales, err = sales.New(db, rec, w.jobs, sales.Options{})
 	storetest.Must(t, err)
-	happened := events.New(events.Options{DB: db, Queue: w.queue, Notifications: notifications, Record: rec})
+	happened := events.New(events.Options{DB: db, Queue: w.queue, Notifications: w.notifications, Record: rec})
 	w.chats = chat.New(db, chat.Options{})
 	w.live, w.pusher = live.New(w.chats, db, nil), chat.NewPusher(w.chats, chat.PusherOptions{Post: happened.AcceptNamed})
 	o := handlers.Options{
 		Contacts: w.contacts, Sales: w.sales, Events: happened, Devices: w.devices, Record: rec, Keys: w.keys, Tokens: w.tokens, Servers: servers.New(db, servers.Options{}), Pauses: apps.New(db),
 		Chats: w.chats, Live: w.live, Pusher: w.pusher, PublicKey: func(string) (string, bool) { return "BKey", true },
-		EventQueue: w.queue, NotificationQueue: notifications, JobQueue: w.jobs,
+		EventQueue: w.queue, NotificationQueue: w.notifications, JobQueue: w.jobs,
 		Document: openapi.Document(), Docs: openapi.UI(web.NotFound),
 		Web: web.Options{Closing: w.closing, Streams: &w.streams, Logger: slog.New(slog.NewJSONHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))},
 	}

@@ -448,7 +448,7 @@ func TestUnknownAudienceKindBecomesDeadLetter(t *testing.T) {
 	p := setup(t, options{})
 	id := p.mustPost(&api.EventRequest{Type: "hello", Audience: api.Audience{Chat: "c"}, Alert: &api.Alert{Title: "T"}})
 	storetest.Eventually(t, soon, "the dead letter", func() bool {
-		list, err := p.first.queueOfEvents.DeadLetters(t.Context(), "", 10)
+		list, err := p.first.queueOfEvents.DeadLetters(t.Context(), queue.DeadFilter{}, "", 10)
 		return err == nil && len(list.Items) == 1 && strings.HasSuffix(list.Items[0].ID, id) &&
 			list.Items[0].Reason == "unknown_audience"
 	})

@@ -36,6 +36,7 @@ var words = map[string]string{
 	"dead_letters":              "Jobs that were given up and are kept for seven days",
 	"delivered":                 "Notifications that the push service accepted",
 	"dependencies":              "The services that the server depends on, one entry each",
+	"DeadLetterGroup.count":     "How many dead letters are alike in all of this",
 	"depth":                     "Jobs that are waiting and could run",
 	"detail":                    "An explanation of this problem",
 	"devices":                   "The user's devices",

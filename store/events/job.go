@@ -140,6 +140,9 @@ func JobOf(c *queue.Claimed) (*Job, error) {
 		j, err = DecodeJob(c.Payload)
 	}
 	c.Value, c.Payload = nil, nil
+	if err == nil {
+		c.Class = queue.ClassOf(j.Type, "")
+	}
 	return j, err
 }
 

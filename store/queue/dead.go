@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -43,9 +44,31 @@ func (q *Queue) parseDead(dead string) (shard int, id string, err error) {
 
 func errNoDead(id string) error { return api.Errorf(api.CodeNotFound, "no dead letter %s", id) }
 
-// DeadLetters lists dead letters of all shards, newest first. The cursor is the
-// Next of the list before; limit is at most api.MaxPageSize.
-func (q *Queue) DeadLetters(ctx context.Context, cursor string, limit int) (*api.DeadLetterList, error) {
+// DeadFilter chooses dead letters. What is "" chooses all.
+type DeadFilter struct {
+	Reason string
+	// Type is the type of the event, and App the whole name of an app or its topic, as Claimed.Class has
+	// them.
+	Type, App string
+}
+
+// DeadPage is a page of dead letters.
+type DeadPage struct {
+	Items []api.DeadLetter
+	// Next is the cursor of the next page; "": this is the last.
+	Next string
+	// Seen is when the letter died up to which the page looked, if there is a next page.
+	Seen time.Time
+}
+
+// deadLook is how many dead letters of a queue a page with a filter looks at, of all shards together.
+// There are three queues.
+const deadLook = 10_000 / 3
+
+// DeadLetters lists dead letters of all shards that a filter chooses, newest first. The cursor is the
+// Next of the list before; limit is at most api.MaxPageSize. With a filter, a list may be short, or even
+// empty, although it has a Next: it looks at some 3,000 letters at most.
+func (q *Queue) DeadLetters(ctx context.Context, f DeadFilter, cursor string, limit int) (*DeadPage, error) {
 	if limit <= 0 {
 		limit = api.DefaultPageSize
 	}
@@ -54,17 +77,29 @@ func (q *Queue) DeadLetters(ctx context.Context, cursor string, limit int) (*api
 	if err != nil {
 		return nil, err
 	}
-	found, err := q.deadBefore(ctx, before, limit+1)
+	look := limit + 1
+	if f != (DeadFilter{}) {
+		look = max(1, deadLook/q.o.Shards)
+	}
+	found, seen, err := q.deadBefore(ctx, f, before, look, limit)
 	if err != nil {
 		return nil, err
 	}
 	slices.SortFunc(found, func(a, b deadEntry) int { return b.position.compare(a.position) })
-	list := &api.DeadLetterList{Items: []api.DeadLetter{}}
-	for _, d := range found[:min(limit, len(found))] {
+	// A shard may have letters that nobody looked at yet, older than seen.
+	n := slices.IndexFunc(found, func(d deadEntry) bool { return d.position.compare(seen) < 0 })
+	if n < 0 {
+		n = len(found)
+	}
+	if n > limit {
+		n, seen = limit, found[limit-1].position
+	}
+	list := &DeadPage{}
+	for _, d := range found[:n] {
 		list.Items = append(list.Items, q.deadLetter(d))
 	}
-	if len(found) > limit {
-		list.Next = found[limit-1].position.String()
+	if seen != (deadPosition{}) {
+		list.Next, list.Seen = seen.String(), api.AtMillis(seen.ms).Time
 	}
 	return list, nil
 }
@@ -79,6 +114,13 @@ func (p deadPosition) String() string { return fmt.Sprintf("%d-%d-%d", p.ms, p.s
 
 func (p deadPosition) compare(o deadPosition) int {
 	return slices.Compare([]int64{p.ms, p.seq, int64(p.shard)}, []int64{o.ms, o.seq, int64(o.shard)})
+}
+
+// deadAt is the position of an entry of a shard.
+func deadAt(eid string, shard int) (p deadPosition) {
+	_, _ = fmt.Sscanf(eid, "%d-%d", &p.ms, &p.seq) // Redis made it
+	p.shard = shard
+	return p
 }
 
 func parseDeadCursor(cursor string) (p deadPosition, err error) {
@@ -97,30 +139,42 @@ type deadEntry struct {
 	values   map[string]any
 }
 
-// deadBefore reads the newest of each shard below a position.
-func (q *Queue) deadBefore(ctx context.Context, before deadPosition, limit int) ([]deadEntry, error) {
+// deadBefore finds the newest letters of each shard below a position: at most most of each, among
+// the newest look. All letters from seen on were looked at; if all of all shards were, seen is the zero
+// position.
+func (q *Queue) deadBefore(ctx context.Context, f DeadFilter, before deadPosition, look, most int) (found []deadEntry, seen deadPosition, err error) {
 	cmds := make([]redis.Cmder, q.o.Shards)
-	for shard := range cmds {
-		end := fmt.Sprintf("%d-%d", before.ms, before.seq)
-		cmds[shard] = redis.NewXMessageSliceCmd(ctx, "xrevrange", q.shards[shard].DeadKey(), end, "-", "count", limit+1)
+	for n := range cmds {
+		newest := fmt.Sprintf("%d-%d", before.ms, before.seq)
+		if n >= before.shard {
+			newest = "(" + newest
+		}
+		cmds[n] = q.findDead(ctx, n, f, newest, "-", look, most, true)
 	}
 	if err := q.db.Pipeline(ctx, redisdb.Read, cmds...); err != nil {
-		return nil, err
+		return nil, seen, err
 	}
-	var found []deadEntry
-	for shard, cmd := range cmds {
-		messages, err := cmd.(*redis.XMessageSliceCmd).Result()
-		if err != nil && err != redis.Nil {
-			return nil, fmt.Errorf("list dead letters of %s: %w", q.o.Name, err)
+	for n, cmd := range cmds {
+		last, letters, err := foundDead(cmd)
+		if err != nil {
+			return nil, seen, fmt.Errorf("list dead letters of %s: %w", q.o.Name, err)
 		}
-		for _, m := range messages {
-			d := deadEntry{position: deadPosition{shard: shard}, values: m.Values}
-			if n, _ := fmt.Sscanf(m.ID, "%d-%d", &d.position.ms, &d.position.seq); n == 2 && d.position.compare(before) < 0 {
-				found = append(found, d)
+		if last != "" {
+			if p := deadAt(last, n); p.compare(seen) > 0 {
+				seen = p
 			}
 		}
+		for _, l := range letters {
+			l, _ := l.([]any)
+			d := deadEntry{position: deadAt(redisdb.TextAt(l, 0), n), values: map[string]any{}}
+			values := redisdb.ListAt(l, 1)
+			for i := 0; i+1 < len(values); i += 2 {
+				d.values[redisdb.Text(values[i])] = values[i+1]
+			}
+			found = append(found, d)
+		}
 	}
-	return found, nil
+	return found, seen, nil
 }
 
 func (q *Queue) deadLetter(d deadEntry) api.DeadLetter {
@@ -133,7 +187,8 @@ func (q *Queue) deadLetter(d deadEntry) api.DeadLetter {
 	if !json.Valid(payload) {
 		payload, _ = json.Marshal(get("p")) // a string always marshals
 	}
-	return api.DeadLetter{ID: q.DeadID(d.position.shard, get("i")), Kind: strings.TrimSuffix(q.o.Name, "s"), Reason: get("reason"),
+	kind, app, _ := strings.Cut(get("class"), classSep)
+	return api.DeadLetter{ID: q.DeadID(d.position.shard, get("i")), Kind: q.deadKind(), Reason: get("reason"), Type: kind, App: app,
 		Attempts: attempts, LastError: get("err"), FailedAt: api.AtMillis(d.position.ms), Payload: payload}
 }
 

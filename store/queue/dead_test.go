@@ -31,7 +31,7 @@ func TestQ18_DeadLettersAreBounded(t *testing.T) {
 		})
 		w.mustBeEmpty()
 		eventually(t, "the oldest are dropped", func() bool {
-			list, err := w.q.DeadLetters(t.Context(), "", 100)
+			list, err := w.q.DeadLetters(t.Context(), queue.DeadFilter{}, "", 100)
 			return err == nil && len(list.Items) == 5
 		})
 		w.mustBeConsistent()
@@ -146,7 +146,7 @@ func TestDeadLettersArePaged(t *testing.T) {
 		w.mustBeEmpty()
 		seenIDs, cursor, last := map[string]bool{}, "", time.Now().Add(time.Hour)
 		for range 10 {
-			list, err := w.q.DeadLetters(t.Context(), cursor, 7)
+			list, err := w.q.DeadLetters(t.Context(), queue.DeadFilter{}, cursor, 7)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -163,7 +163,7 @@ func TestDeadLettersArePaged(t *testing.T) {
 		if len(seenIDs) != 20 {
 			t.Errorf("%d listed", len(seenIDs))
 		}
-		if _, err := w.q.DeadLetters(t.Context(), "nonsense", 7); api.CodeOf(err) != api.CodeValidation {
+		if _, err := w.q.DeadLetters(t.Context(), queue.DeadFilter{}, "nonsense", 7); api.CodeOf(err) != api.CodeValidation {
 			t.Errorf("bad cursor: %v", err)
 		}
 		for id := range seenIDs {
@@ -171,7 +171,7 @@ func TestDeadLettersArePaged(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if list, err := w.q.DeadLetters(t.Context(), "", 7); err != nil || len(list.Items) != 0 {
+		if list, err := w.q.DeadLetters(t.Context(), queue.DeadFilter{}, "", 7); err != nil || len(list.Items) != 0 {
 			t.Errorf("%+v %v", list, err)
 		}
 	})

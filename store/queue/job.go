@@ -76,6 +76,12 @@ type (
 	ParkedName = shard.ParkedName // says that jobs are parked under a name in a shard
 )
 
+// ClassOf makes the class of a job of an event of a type and, if it is a notification, its app.
+func ClassOf(eventType, app string) string { return eventType + classSep + app }
+
+// classSep separates the two, and a reason from both in the groups of dead letters.
+const classSep = "\x1f"
+
 // The outcomes, described there as well.
 const (
 	Done, Retry, Defer, Dead = shard.Done, shard.Retry, shard.Defer, shard.Dead

@@ -51,6 +51,20 @@ type Push struct {
 	NoRetryUnknown bool `json:"no_retry_unknown,omitempty"`
 }
 
+// EventType is the type of the push's event, which every payload has at its end.
+func (p *Push) EventType() string {
+	const begin = `,"type":"`
+	at := bytes.LastIndex(p.Payload, []byte(begin))
+	if at < 0 {
+		return ""
+	}
+	name, end, _ := bytes.Cut(p.Payload[at+len(begin):], []byte(`"`))
+	if string(end) != "}" && string(end) != "}}" { // FCM's data ends there
+		return ""
+	}
+	return string(name)
+}
+
 // OfMessage tells whether the push may be about a message of a chat, and so be withdrawn: its event
 // has the type of such events. Every payload ends with the type.
 func (p *Push) OfMessage() bool {

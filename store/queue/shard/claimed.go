@@ -20,6 +20,9 @@ type Claimed struct {
 	First bool
 	// EnqueuedAt and Now (the moment of the claim) are Redis' time.
 	EnqueuedAt, Now time.Time
+	// Class is what the job's dead letter is counted by, made by ClassOf: the handler may set it before
+	// Finish.
+	Class string
 	// GuardValue is what SetGuards stored for the job's Guard, "" if nothing.
 	GuardValue string
 

@@ -195,7 +195,7 @@ func (w *Worker) fill(c *call) {
 		}
 	}
 	c.results = append(plain, other...)
-	c.args = make([]any, 0, 9+3*len(plain)+12*len(other)+8*len(c.marks))
+	c.args = make([]any, 0, 9+3*len(plain)+13*len(other)+8*len(c.marks))
 	c.args = append(c.args, MS(o.Retention), MS(o.GroupRetention), MS(reportTTL), o.MaxAttempts, age, len(plain), len(other), len(c.marks), len(c.unmark))
 	for _, e := range plain {
 		c.args = append(c.args, e.c.place, e.c.ID, e.r.Report)
@@ -222,14 +222,17 @@ func appendResult(args []any, c *Claimed, r *Result) []any {
 	if r.Outcome == Done && label == "" {
 		label = "done"
 	}
-	payload, fence := "", c.Fence
+	payload, fence, class := "", c.Fence, ""
+	if r.Outcome == Retry || r.Outcome == Defer || r.Outcome == Dead { // it may become a dead letter
+		class = c.Class
+	}
 	if r.Untouched {
 		fence = c.past.fence
 	}
 	if r.Payload != nil {
 		payload = "1" + string(r.Payload)
 	}
-	return append(args, c.place, outcome, c.past.head(&c.Job), fence, label, countsText(r.Counts), MS(c.Wait(*r)), payload, r.Parked, r.Reason, r.Err, r.Report)
+	return append(args, c.place, outcome, c.past.head(&c.Job), fence, label, countsText(r.Counts), MS(c.Wait(*r)), payload, r.Parked, r.Reason, r.Err, r.Report, class)
 }
 
 // countsText encodes the changes to a group's counters for scripts; "" means no change.

@@ -2,10 +2,10 @@
 -- KEYS: 1 the shard's records, 2 a key that never exists
 -- ARGV: those of part_call.lua, then 1 retention of tombstones in ms, 2 of groups,
 --       3 of reports, 4 most attempts, 5 most age in ms or -1, 6 jobs that are
---       done and hold nothing: each place, id or '', report; 7 other jobs, each 12:
+--       done and hold nothing: each place, id or '', report; 7 other jobs, each 13:
 --       place, outcome, head (text without payload), fence, label, counts as
 --       JSON or '', delay in ms, 1 and the new payload or '', name to
---       park under, reason, error, report; 8 marked jobs, each id, report or '',
+--       park under, reason, error, report, class; 8 marked jobs, each id, report or '',
 --       number of values, which follow: name, value and so on; 9 ids of jobs whose
 --       marks go
 -- RETURNS: as part_call.lua; the answer is a digit per job, the done ones first:
@@ -101,13 +101,13 @@ end
 
 if alive then
   local at = first + 9
-  mark_parts(at + 3 * ndone + 12 * nother)
+  mark_parts(at + 3 * ndone + 13 * nother)
   finish_plain(at, ndone)
   at = at + 3 * ndone
-  for i = at, at + 12 * nother - 1, 12 do
+  for i = at, at + 13 * nother - 1, 13 do
     answers[#answers + 1] = tostring(finish({ place = ARGV[i], outcome = ARGV[i + 1], head = ARGV[i + 2], fence = ARGV[i + 3],
       label = ARGV[i + 4], counts = ARGV[i + 5], delay = tonumber(ARGV[i + 6]), payload = ARGV[i + 7], park = ARGV[i + 8],
-      reason = ARGV[i + 9], err = ARGV[i + 10], report = ARGV[i + 11] }))
+      reason = ARGV[i + 9], err = ARGV[i + 10], report = ARGV[i + 11], class = ARGV[i + 12] }))
   end
   save(group_ttl, report_ttl)
 end

@@ -6,6 +6,6 @@
 -- @include lua/part_dead.lua
 local eid = redis.call('HGET', DEADIDS, ARGV[1])
 if not eid then return 0 end
-forget_dead(eid, ARGV[1])
+forget_dead(eid, redis.call('XRANGE', DEAD, eid, eid, 'COUNT', 1)[1][2])
 redis.call('DEL', P .. 'attach:' .. ARGV[1])
 return 1

@@ -34,7 +34,7 @@ if e.u ~= '' then
   if other and other ~= id then return { 4 } end
   redis.call('HSET', UNIQUES, e.u, id)
 end
-forget_dead(eid, id)
+forget_dead(eid, v)
 redis.call('HSET', record_of(id), id, '1')
 count(e.g, v[24], -1)
 count_reason(e.g, v[24], v[20], -1)

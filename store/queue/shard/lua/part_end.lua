@@ -35,7 +35,7 @@ local function bury(e, why, retention)
   count_reason(e.g, why.label, why.reason, 1)
   if e.report then report_state(e.i, why.reason == 'max_age' and 'E' or 'X') end
   local eid = redis.call('XADD', DEAD, '*', 'i', e.i, 't', e.t, 'k', e.k, 'u', e.u, 'g', e.g, 'w', e.w, 's', e.s, 'a', e.a, 'p', e.p,
-    'reason', why.reason, 'err', why.err, 'label', why.label, 'attempts', int(e.f), 'fence', e.n, 'report', e.report and '1' or '')
+    'reason', why.reason, 'err', why.err, 'label', why.label, 'attempts', int(e.f), 'fence', e.n, 'report', e.report and '1' or '', 'class', why.class or '')
   redis.call('HSET', DEADIDS, e.i, eid)
 end
 

@@ -27,7 +27,7 @@ local function move(o, e, limits)
     reason = 'max_age'
   end
   if reason then
-    bury(e, { reason = reason, err = o.err, label = o.label ~= '' and o.label or 'failed' }, limits.retention)
+    bury(e, { reason = reason, err = o.err, class = o.class, label = o.label ~= '' and o.label or 'failed' }, limits.retention)
     return 2
   end
   local parked

@@ -1,6 +1,7 @@
 -- A regular look at a shard, in bounded steps: renews the session that looks, lets
 -- delayed jobs start, puts back what ended sessions and blocking reads left, drops old
--- dead letters, and parts of time that no report is listed under any more.
+-- dead letters, counts new ones, and drops parts of time that no report is listed under
+-- any more.
 -- KEYS: 1 the shard's records, 2 a key that never exists
 -- ARGV: 1 session, 2 lease in ms, 3 1 it holds jobs or 0, 4 retention of tombstones in
 --       ms, 5 of groups, 6 of reports, 7 most leases that a job may lose, 8 lifetime
@@ -30,7 +31,7 @@
 local session, lease = ARGV[1], tonumber(ARGV[2])
 local dead_ttl, dead_max = tonumber(ARGV[8]), tonumber(ARGV[9])
 local o = { retention = tonumber(ARGV[4]), most = tonumber(ARGV[7]) }
-local STEP, UNCLAIMED, NAMES, SESSIONS = 100, 500, 16, 16
+local STEP, UNCLAIMED, NAMES, SESSIONS, COUNT = 100, 500, 16, 16, 1000
 local us = now_us()
 local ms = math.floor(us / 1000)
 local wake, more = -1, 0
@@ -92,6 +93,7 @@ if unclaimed > 0 then wake_in(UNCLAIMED / 2) end
 promote()
 if trim_dead(ms, dead_ttl, dead_max, STEP) then more = 1 end
 if trim_parts(1000) then more = 1 end
+if count_dead(ms, COUNT) then more = 1 end
 save(tonumber(ARGV[5]), tonumber(ARGV[6]))
 if back > 0 then redis.call('HINCRBY', STATS, 'recovered', back) end
 redis.call('SET', P .. 'served', '1', 'PX', ARGV[10])
