@@ -249,6 +249,9 @@ func TestRetryUsesAttemptsDeferDoesNot(t *testing.T) {
 		if err != nil || len(list.Items) != 1 || list.Items[0].Attempts != 3 || list.Items[0].LastError != "500 InternalServerError" || len(s.sent()) != 3 {
 			t.Fatalf("dead letters %+v, %v; %d sends", list, err, len(s.sent()))
 		}
+		if d := list.Items[0]; d.Type != "hello" || d.App != apnstest.DefaultTopic+"/production" { // N14
+			t.Errorf("the letter is about %q and %q", d.Type, d.App)
+		}
 		retrying := func(when string) {
 			if got, err := p.first.queueOfNotes.Groups(t.Context(), id); err != nil || got["retrying"] != 0 {
 				t.Errorf("counters %v, %v %s: retrying is not back at 0", got, err, when)

@@ -166,5 +166,8 @@ func TestMessagesOfChatsAreRecognizedOnFCM(t *testing.T) {
 		if got := v.Of(p, fcmDevice("")).OfMessage(); got != want || p.OfMessage() != want {
 			t.Errorf("%s: %v", typ, got)
 		}
+		if a, b := p.EventType(), v.Of(p, fcmDevice("")).EventType(); a != typ || b != typ {
+			t.Errorf("types %q and %q, want %q", a, b, typ)
+		}
 	}
 }

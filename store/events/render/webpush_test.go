@@ -79,6 +79,9 @@ func TestW5_LanguagesOfPages(t *testing.T) {
 			t.Errorf("%s: %s", locale, got)
 		}
 		var v render.Variants
+		if got := v.Of(p, browser(locale)).EventType(); got != api.ChatMessageType {
+			t.Errorf("%s: the type is %q", locale, got)
+		}
 		if !v.Of(p, browser(locale)).OfMessage() {
 			t.Errorf("%s: it is no message of a chat", locale)
 		}
