@@ -17,7 +17,7 @@ func TestN12_ScheduledEventsSurviveKills(t *testing.T) {
 	vars := quick(append(apns.Env(), "FANFARE_REDIS_URL="+redis.URL(), "FANFARE_DATABASE_URL="+storetest.MySQL(t))...)
 	servers := mustServeMany(t, 2, vars...)
 	servers[0].mustRegister(n)
-	at := time.Now().Add(20 * time.Second).Truncate(time.Millisecond)
+	at := time.Now().Add(45 * time.Second).Truncate(time.Millisecond)
 	var ids []string
 	var batch []map[string]any
 	for i := range n {
@@ -48,7 +48,7 @@ func TestN12_ScheduledEventsSurviveKills(t *testing.T) {
 	}
 	redis.Kill()
 	if !time.Now().Before(at) {
-		t.Skip("this machine is too slow: the events were due before the kills") // then repeats are allowed
+		t.Fatal("the events were due before the kills")
 	}
 	if r.State != "scheduled" || !r.SendAt.Equal(at) {
 		t.Errorf("%+v", r)

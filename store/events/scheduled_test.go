@@ -126,7 +126,7 @@ func TestN12_Refusals(t *testing.T) {
 	})
 }
 
-// N12: what is sent is the type's revision at acceptance, and the event says when it was due.
+// N12: a notification has the texts of the type's revision at acceptance, and its event says when it was due.
 func TestN12_TheRevisionOfAcceptance(t *testing.T) {
 	t.Parallel()
 	w := setup(t)

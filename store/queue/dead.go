@@ -44,7 +44,7 @@ func (q *Queue) parseDead(dead string) (shard int, id string, err error) {
 
 func errNoDead(id string) error { return api.Errorf(api.CodeNotFound, "no dead letter %s", id) }
 
-// DeadFilter chooses dead letters. What is "" chooses all.
+// DeadFilter chooses dead letters. A field that is "" does not restrict the choice.
 type DeadFilter struct {
 	Reason string
 	// Type is the type of the event, and App the whole name of an app or its topic, as Claimed.Class has

@@ -16,7 +16,7 @@ import (
 
 const (
 	// countStep is how many new dead letters of a shard one script counts, and countSteps how often
-	// DeadGroups asks. Looks at the shards count what came before, so that mostly little is left.
+	// DeadGroups asks. The regular looks at the shards count letters, too, so that mostly few are left.
 	countStep, countSteps = 1000, 10
 )
 

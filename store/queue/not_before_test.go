@@ -60,3 +60,27 @@ func TestNotBefore(t *testing.T) {
 		scheduled(1)
 	})
 }
+
+// N12: while a process targets, a job begins at most 1 s after its time, also when the process has nothing
+// else to do. A busy machine is forgiven in single rounds.
+func TestN12_AJobBeginsSoonAfterItsTime(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+		w := setup(t, db, func(o *queue.Options) { o.Lease = time.Minute })
+		began := make(chan time.Time, 1)
+		w.another().run(queue.Each(func(_ context.Context, c *queue.Claimed) queue.Result {
+			began <- c.Now
+			return queue.Result{}
+		}))
+		best := time.Hour
+		for round := 0; round < 10 && best > time.Second; round++ {
+			now := mustRedisTime(t, w)
+			at := now.Add(1200 * time.Millisecond)
+			w.mustEnqueue(queue.Job{ID: queue.NewID(0, now), Fresh: true, NotBefore: at})
+			best = min(best, (<-began).Sub(at))
+		}
+		if best > time.Second || best < 0 {
+			t.Errorf("the job began %v after its time", best)
+		}
+	})
+}

@@ -4,7 +4,7 @@
 -- RETURNS: nothing; it only defines functions
 -- TAKES: int
 -- GIVES: set_fields, touch
-local fresh = {} -- keys whose lifetime this script has seen to: what was left of it in ms
+local fresh = {} -- by key, the lifetime in ms that it had before this script extended it
 
 local function set_fields(key, list)
   for from = 1, #list, 500 do redis.call('HSET', key, unpack(list, from, math.min(from + 499, #list))) end

@@ -11,7 +11,7 @@ local number, below, most, parts = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3])
 local out, HEAD = { 0, '', '' }, 3
 
 local function reports_of(part)
-  -- bounded: what was accepted within a 32nd of a second
+  -- bounded: it has the events of a shard that were accepted within a 32nd of a second
   local all, texts, rests = redis.call('HGETALL', P .. 'report:' .. part), {}, {}
   for i = 1, #all, 2 do
     texts[all[i]] = all[i + 1]
