@@ -274,7 +274,7 @@ func (a *app) handlers() (public, private http.Handler) {
 		EventQueue: a.eventQueue, NotificationQueue: a.notificationQueue, JobQueue: a.jobQueue,
 		TakesDevice: a.sender.Takes, PushOrigins: a.config.pushOrigins(), PublicKey: a.webPushKey, Ready: a.readyFor, DeliveredPerSecond: a.metrics.DeliveredPerSecond,
 		Chats: a.chats, Live: a.streams, Pusher: a.pusher,
-		Document: openapi.Document(), Docs: openapi.UI(web.NotFound),
+		About: a.about(), Console: a.console, Document: openapi.Document(), Docs: openapi.UI(web.NotFound),
 		Web: web.Options{
 			Logger: a.log, Registry: a.registry, RateLimit: a.config.RateLimit, UserRateLimit: a.config.UserRateLimit,
 			AllowedOrigins: a.config.AllowedOrigins, Proxies: a.config.TrustedProxies, RequestTimeout: a.config.RequestTimeout,
@@ -284,7 +284,7 @@ func (a *app) handlers() (public, private http.Handler) {
 		},
 	})
 	public = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == hidden || strings.HasPrefix(r.URL.Path, "/v1/") && !a.config.has(roleAPI) {
+		if r.URL.Path == hidden || strings.HasPrefix(r.URL.Path, "/v1/") && !a.config.has(roleAPI) || a.hidesConsole(r.URL.Path) {
 			r = r.Clone(r.Context())
 			r.URL.Path, r.URL.RawPath = "/not-here", "" // the router answers with its own 404
 		}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"fanfare/console"
 	"fanfare/handlers/web"
 
 	"github.com/caarlos0/env/v11"
@@ -73,6 +74,10 @@ type config struct {
 	UserKeysFile   string   `group:"Users and pages" env:"FANFARE_USER_KEYS_FILE" shown:"none" desc:"JWKS file of the keys with which your backend signs user tokens: ES256, EdDSA, RS256 (2048 bits or more) or HS256 (32 bytes or more), each with its kid; read again on SIGHUP"`
 	UserConfirm    onOff    `env:"FANFARE_USER_CONFIRM" envDefault:"off" desc:"on: users may confirm their own reservations with a user token; off: only an API key confirms, after the payment"`
 	AllowedOrigins []string `env:"FANFARE_ALLOWED_ORIGINS" shown:"none" desc:"origins of pages that may make the calls that user tokens allow, such as https://app.example.com,https://www.example.com; * for all"`
+
+	Console         console.Mode `group:"Console" env:"FANFARE_CONSOLE" envDefault:"on" desc:"on: processes with the role api serve the operators' console at /console/; read: it shows everything and changes nothing; off: there is none"`
+	PublicURL       string       `env:"FANFARE_PUBLIC_URL" shown:"none" desc:"where browsers find this server, such as https://ops.example.com/fanfare, if a proxy in front ends TLS or changes the Host header; it decides whether the console's cookie is Secure, and from which origin its forms may come"`
+	ConsolePayloads onOff        `env:"FANFARE_CONSOLE_PAYLOADS" envDefault:"on" desc:"off: the console does not show what dead letters contain"`
 
 	RateLimit       web.RateLimit `group:"Limits" env:"FANFARE_RATE_LIMIT" envDefault:"off" desc:"requests per API key, such as 500/s, 1000/m or 20000/h; each process counts for itself, so n processes together allow n times as many"`
 	UserRateLimit   web.RateLimit `env:"FANFARE_USER_RATE_LIMIT" envDefault:"off" desc:"requests per user with a user token, such as 20/s; each process counts for itself"`

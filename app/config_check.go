@@ -32,6 +32,7 @@ func (c *config) check() problems {
 	p = append(p, c.checkChats()...)
 	p = append(p, c.checkSales()...)
 	p = append(p, c.checkOrigins()...)
+	p = append(p, c.checkPublicURL()...)
 	p = append(p, c.checkFiles()...)
 	if c.LogFormat != "" && c.LogFormat != "text" && c.LogFormat != "json" {
 		p = append(p, fmt.Sprintf("FANFARE_LOG_FORMAT: %q is neither text nor json", c.LogFormat))
@@ -294,6 +295,14 @@ func (c *config) checkOrigins() problems {
 		}
 	}
 	return p
+}
+
+func (c *config) checkPublicURL() problems {
+	u, err := url.Parse(c.PublicURL)
+	if c.PublicURL != "" && (err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "") {
+		return problems{"FANFARE_PUBLIC_URL: is not https://host[:port][/path] or http://host[:port][/path]"}
+	}
+	return nil
 }
 
 // checkFiles reports the named files that can't be read.

@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"reflect"
 	"strings"
+
+	"fanfare/api"
 )
 
 // variable is one row of the configuration table.
@@ -64,6 +66,17 @@ func wrap(s string, width int) []string {
 // start.
 func (c *config) settings() []string {
 	var out []string
+	for _, s := range c.allSettings() {
+		if s.Set {
+			out = append(out, s.Name+"="+s.Value)
+		}
+	}
+	return out
+}
+
+// allSettings lists every setting with its value in force, secrets masked.
+func (c *config) allSettings() []api.Setting {
+	var out []api.Setting
 	value := reflect.ValueOf(c).Elem()
 	for _, v := range variables() {
 		text := fmt.Sprint(value.Field(v.field).Interface())
@@ -73,9 +86,8 @@ func (c *config) settings() []string {
 		if v.secret {
 			text = maskURL(text)
 		}
-		if def := reflect.TypeFor[config]().Field(v.field).Tag.Get("envDefault"); text != def && text != "" && !sameDuration(text, def) {
-			out = append(out, v.Name+"="+text)
-		}
+		def := reflect.TypeFor[config]().Field(v.field).Tag.Get("envDefault")
+		out = append(out, api.Setting{Name: v.Name, Value: text, Set: text != def && text != "" && !sameDuration(text, def)})
 	}
 	return out
 }

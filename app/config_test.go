@@ -70,6 +70,7 @@ func TestConfigReadsEveryVariable(t *testing.T) {
 		"FANFARE_USER_KEYS_FILE=" + file, "FANFARE_USER_CONFIRM=on", "FANFARE_USER_RATE_LIMIT=20/s",
 		"FANFARE_ALLOWED_ORIGINS=https://a.example, capacitor://localhost", "FANFARE_TRUSTED_PROXIES=10.0.0.0/8, ::1/128",
 		"FANFARE_TLS_CERT_FILE=" + file, "FANFARE_TLS_KEY_FILE=" + file,
+		"FANFARE_CONSOLE=read", "FANFARE_PUBLIC_URL=https://ops.example.com/fanfare", "FANFARE_CONSOLE_PAYLOADS=off",
 	}
 	c := mustParse(t, environ...)
 	if got := c.ShardSet.String(); got != "0,1,2,3,7" {
@@ -112,6 +113,9 @@ func TestConfigReportsEveryProblemAtOnce(t *testing.T) {
 func TestConfigProblems(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct{ environ, want string }{
+		"ConsoleMode":            {"FANFARE_CONSOLE=yes", "FANFARE_CONSOLE: \"yes\" is none of on, read, off"},
+		"PublicURLWithoutScheme": {"FANFARE_PUBLIC_URL=ops.example.com", "FANFARE_PUBLIC_URL: is not https://host"},
+		"PublicURLWithQuery":     {"FANFARE_PUBLIC_URL=https://ops.example.com/?a=b", "FANFARE_PUBLIC_URL: is not https://host"},
 		"PortOutOfRange":         {"FANFARE_ADDR=127.0.0.1:70000", "FANFARE_ADDR: \"70000\" is not a port"},
 		"EmbeddedInTheOpen":      {"FANFARE_ADDR=:8080", "FANFARE_REDIS_URL: is needed when FANFARE_ADDR is not loopback"},
 		"NameIsNotLoopback":      {"FANFARE_ADDR=db.example:8080", "FANFARE_REDIS_URL: is needed"},

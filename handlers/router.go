@@ -23,10 +23,14 @@ func (s *server) routes() []web.Route {
 		route("GET", "/", web.Open, web.HandlePlain(http.RedirectHandler("/docs/", http.StatusFound))),
 		route("GET", "/docs", web.Open, web.HandlePlain(http.RedirectHandler("/docs/", http.StatusMovedPermanently))),
 		route("GET", "/docs/*", web.Open, web.HandlePlain(s.docs)),
+		route("GET", "/console", web.Open, web.HandlePlain(http.HandlerFunc(s.getConsole))),
+		route("GET", "/console/*", web.Open, web.HandlePlain(http.HandlerFunc(s.getConsole))),
+		route("POST", "/console/*", web.Open, web.HandlePlain(http.HandlerFunc(s.getConsole))),
 
 		route("GET", "/v1/webpush/{topic}/key", web.Open, web.Handle(s.getPushKey)).ForPages(),
 
 		route("GET", "/v1/stats", api.ScopeOpsRead, web.Handle(s.getStats)),
+		route("GET", "/v1/about", api.ScopeOpsRead, web.Handle(s.getAbout)),
 		route("GET", "/v1/servers", api.ScopeOpsRead, web.Handle(s.listServers)),
 		route("GET", "/v1/apps", api.ScopeOpsRead, web.Handle(s.listApps)),
 		route("POST", "/v1/apps/{topic}/probe", api.ScopeOps, web.Handle(s.probeApps)),

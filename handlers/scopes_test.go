@@ -22,11 +22,15 @@ var mayCall = map[string]string{
 	"GET /":             "anybody",
 	"GET /docs":         "anybody",
 	"GET /docs/*":       "anybody",
+	"GET /console":      "anybody",
+	"GET /console/*":    "anybody",
+	"POST /console/*":   "anybody",
 
 	"GET /v1/webpush/{topic}/key": "anybody",
 
 	"GET /v1/events":                   "ops:read ops admin",
 	"GET /v1/stats":                    "ops:read ops admin",
+	"GET /v1/about":                    "ops:read ops admin",
 	"GET /v1/servers":                  "ops:read ops admin",
 	"GET /v1/apps":                     "ops:read ops admin",
 	"POST /v1/apps/{topic}/probe":      "ops admin",

@@ -70,6 +70,12 @@ type Options struct {
 	// DeliveredPerSecond is this process's mean rate over the last minute.
 	DeliveredPerSecond func() float64
 
+	// About describes this process and its configuration.
+	About api.About
+	// Console makes the operators' console, which calls the routes of the given handler. Default:
+	// there is none.
+	Console func(routes http.Handler) http.Handler
+
 	// Document serves openapi.json, and Docs the pages below /docs/. Default:
 	// there are none.
 	Document, Docs http.Handler
@@ -102,6 +108,7 @@ type server struct {
 	apps      func(context.Context) ([]api.App, error)
 	ready     func(context.Context) api.Readiness
 	delivered func() float64
+	about     api.About
 
 	// confirming is the scope that a user token needs to confirm a reservation; "": user tokens
 	// cannot confirm.
@@ -110,13 +117,20 @@ type server struct {
 	metrics        http.Handler
 	messages       prometheus.Counter
 	document, docs http.Handler
+	console        http.Handler // set before the first request
 }
 
 // New makes the HTTP handler. It starts nothing and needs no closing.
 func New(o Options) http.Handler {
-	s := newServer(o.withDefaults())
-	return s.web.Handler(s.routes())
+	o = o.withDefaults()
+	s := newServer(o)
+	all := s.web.Handler(s.routes())
+	s.console = o.Console(all)
+	return all
 }
+
+// getConsole serves the console.
+func (s *server) getConsole(w http.ResponseWriter, r *http.Request) { s.console.ServeHTTP(w, r) }
 
 func newServer(o Options) *server {
 	figures := newQueueMetrics(o)
@@ -131,7 +145,7 @@ func newServer(o Options) *server {
 	return &server{
 		keys: o.Keys, tokens: o.Tokens, servers: o.Servers, pauses: o.Pauses, confirming: confirming,
 		events: o.Events, devices: o.Devices, record: o.Record, contacts: o.Contacts, chats: o.Chats, live: o.Live, pusher: o.Pusher, sales: o.Sales, queues: o.queues(),
-		erase: o.Erase, takes: o.TakesDevice, origins: o.PushOrigins, publicKey: o.PublicKey, apps: o.Apps, ready: o.Ready, delivered: o.DeliveredPerSecond, web: web.New(o.Web), messages: messages,
+		erase: o.Erase, takes: o.TakesDevice, origins: o.PushOrigins, publicKey: o.PublicKey, apps: o.Apps, ready: o.Ready, delivered: o.DeliveredPerSecond, about: o.About, web: web.New(o.Web), messages: messages,
 		metrics: figures.before(promhttp.HandlerFor(o.Web.Registry, promhttp.HandlerOpts{})), document: o.Document, docs: o.Docs,
 	}
 }
@@ -160,6 +174,9 @@ func (o Options) withDefaults() Options {
 	if o.DeliveredPerSecond == nil {
 		o.DeliveredPerSecond = func() float64 { return 0 }
 	}
+	if o.Console == nil {
+		o.Console = func(http.Handler) http.Handler { return http.HandlerFunc(web.NotFound) }
+	}
 	if o.Document == nil {
 		o.Document = http.HandlerFunc(web.NotFound)
 	}
@@ -169,7 +186,7 @@ func (o Options) withDefaults() Options {
 	if o.Web.Registry == nil {
 		o.Web.Registry = prometheus.NewRegistry()
 	}
-	o.Web.HasKeys, o.Web.Authenticate = o.Keys.Any, o.Keys.Authenticate
+	o.Web.HasKeys, o.Web.Authenticate, o.Web.Find = o.Keys.Any, o.Keys.Authenticate, o.Keys.Find
 	o.Web.Users = web.Users{Recall: o.Tokens.Recall, Verify: o.Tokens.Verify, Take: o.Tokens.TakeTicket, Ended: o.Tokens.Ended, Erased: o.Tokens.Erased}
 	return o
 }

@@ -88,7 +88,7 @@ func Allows(ctx context.Context, need api.Scope) bool {
 // identifyKey finds the request's key and checks that it covers the scope.
 func (s *Server) identifyKey(r *http.Request, info *requestInfo, need api.Scope, secret string, ok bool) error {
 	if !ok {
-		return keyNeeded()
+		return s.identifyActing(info, need)
 	}
 	key, err := s.authenticate(secret)
 	if api.CodeOf(err) == api.CodeUnauthorized {
@@ -101,11 +101,38 @@ func (s *Server) identifyKey(r *http.Request, info *requestInfo, need api.Scope,
 	if err != nil {
 		return err
 	}
-	info.key, info.secret = key, secret
+	info.secret = secret
+	return info.acts(key, need)
+}
+
+// acts notes the request's key and checks that it covers the scope.
+func (i *requestInfo) acts(key *api.Key, need api.Scope) error {
+	i.key = key
 	if need != AnyKey && !key.Allows(need) {
 		return api.Errorf(api.CodeForbidden, "this API key lacks the scope %s", need).With("scope", need)
 	}
 	return nil
+}
+
+type actingKey struct{}
+
+// AsKey lets a request that the process itself makes act for an API key, with the key's rights and
+// limits. The caller has made sure that whoever causes the request has that key.
+func AsKey(ctx context.Context, id string) context.Context {
+	return context.WithValue(ctx, actingKey{}, id)
+}
+
+// identifyActing finds the key for which the process itself makes the request, see AsKey.
+func (s *Server) identifyActing(info *requestInfo, need api.Scope) error {
+	id, ok := info.Context.Value(actingKey{}).(string)
+	if !ok || s.find == nil {
+		return keyNeeded()
+	}
+	key, err := s.find(id)
+	if err != nil {
+		return err
+	}
+	return info.acts(key, need)
 }
 
 func keyNeeded() error {
@@ -132,10 +159,19 @@ func (s *Server) StillAllowed(ctx context.Context) error {
 		}
 		return nil
 	}
-	if _, err := s.authenticate(info.secret); api.CodeOf(err) == api.CodeUnauthorized {
+	_, err := s.keyAgain(info)
+	if api.CodeOf(err) == api.CodeUnauthorized {
 		return err
 	}
 	return nil
+}
+
+// keyAgain finds the request's key once more.
+func (s *Server) keyAgain(info *requestInfo) (*api.Key, error) {
+	if info.secret == "" { // see AsKey
+		return s.find(info.key.ID)
+	}
+	return s.authenticate(info.secret)
 }
 
 // bearer is the key that a request carries, false unless it has exactly one.

@@ -20,6 +20,8 @@ type Options struct {
 	// Authenticate finds the key of a secret; a wrong secret is api.CodeUnauthorized. It is
 	// required if HasKeys is set.
 	Authenticate func(secret string) (*api.Key, error)
+	// Find finds a key by its id, for AsKey. Default: AsKey has no effect.
+	Find func(id string) (*api.Key, error)
 
 	// Logger gets one line a request: successes and refusals of a rush at debug, other refusals
 	// at info, unavailable dependencies at warn (one a minute, the others at debug), and errors
@@ -70,6 +72,7 @@ type Server struct {
 	starting     func() error
 	hasKeys      func() bool
 	authenticate func(secret string) (*api.Key, error)
+	find         func(id string) (*api.Key, error)
 	logger       *slog.Logger
 	meters       *meters
 	unmatched    *mounted
@@ -93,7 +96,7 @@ func New(o Options) *Server {
 	o = o.withDefaults()
 	m := newMeters(o.Registry)
 	return &Server{
-		starting: o.Starting, hasKeys: o.HasKeys, authenticate: o.Authenticate, logger: o.Logger, meters: m, unmatched: m.mounted(unmatched, NotFound), rules: api.NewValidator(),
+		starting: o.Starting, hasKeys: o.HasKeys, authenticate: o.Authenticate, find: o.Find, logger: o.Logger, meters: m, unmatched: m.mounted(unmatched, NotFound), rules: api.NewValidator(),
 		users: o.Users, origins: newOrigins(o.AllowedOrigins), proxies: o.Proxies,
 		rates: newRates(o.RateLimit, "key", "API key"), userRates: newRates(o.UserRateLimit, "user", "user"),
 		wrong: &wrongKeys{}, wrongTokens: &wrongKeys{},

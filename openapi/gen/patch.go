@@ -50,9 +50,9 @@ func patch(doc *openapi3.T, routes []handlers.Route) error {
 }
 
 // undocumented tells whether a route is not part of the API: the documentation page, the redirects
-// to it, and the document itself.
+// to it, the document itself, and the operators' console.
 func undocumented(pattern string) bool {
-	return pattern == "/openapi.json" || pattern == "/" || pattern == "/docs" || pattern == "/docs/*"
+	return strings.HasPrefix(pattern, "/console") || pattern == "/openapi.json" || pattern == "/" || pattern == "/docs" || pattern == "/docs/*"
 }
 
 func operation(doc *openapi3.T, rt handlers.Route) *openapi3.Operation {

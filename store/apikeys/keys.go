@@ -188,13 +188,46 @@ func (s *Store) Authenticate(secret string) (*api.Key, error) {
 	switch {
 	case ok && e.key.ID == "" && snap.stale():
 		return nil, api.Errorf(api.CodeUnavailable, "new API keys cannot be read just now")
-	case !ok || !same || e.key.ID == "" || e.key.RevokedAt != nil:
+	case !ok || !same || e.key.ID == "":
 		return nil, api.Errorf(api.CodeUnauthorized, "the API key is unknown or revoked")
-	case e.key.ExpiresAt != nil && !time.Now().Before(e.key.ExpiresAt.Time):
-		return nil, api.Errorf(api.CodeUnauthorized, "the API key has expired")
+	}
+	if err := e.ended(); err != nil {
+		return nil, err
 	}
 	s.note(e)
 	return &e.key, nil
+}
+
+// Find finds a key by its id, for a caller who proved before that it has the key, such as a session of
+// the console. Its errors are those of Authenticate. The key must not be changed.
+func (s *Store) Find(id string) (*api.Key, error) {
+	snap := s.snap.Load()
+	if snap == nil {
+		return nil, api.Errorf(api.CodeUnavailable, "the API keys cannot be read just now")
+	}
+	e := snap.byID[id]
+	switch {
+	case e == nil && snap.stale():
+		return nil, api.Errorf(api.CodeUnavailable, "new API keys cannot be read just now")
+	case e == nil:
+		return nil, api.Errorf(api.CodeUnauthorized, "the API key is unknown or revoked")
+	}
+	if err := e.ended(); err != nil {
+		return nil, err
+	}
+	s.note(e)
+	return &e.key, nil
+}
+
+// ended tells why a key is not valid any more.
+func (e *entry) ended() error {
+	switch {
+	case e.key.RevokedAt != nil:
+		return api.Errorf(api.CodeUnauthorized, "the API key is unknown or revoked")
+	case e.key.ExpiresAt != nil && !time.Now().Before(e.key.ExpiresAt.Time):
+		return api.Errorf(api.CodeUnauthorized, "the API key has expired")
+	}
+	return nil
 }
 
 func (snap *snapshot) stale() bool {
