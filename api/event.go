@@ -150,3 +150,57 @@ type SuppressedCounts struct {
 	NoDevice int64 `json:"no_device"`
 	Live     int64 `json:"live"`
 }
+
+// UserEvent is the answer of GET /v1/events/{id}/users/{user}: what became of an event for one user. What
+// fanfare does not know, or no longer knows, is absent.
+type UserEvent struct {
+	ID    string     `json:"id"`
+	User  string     `json:"user"`
+	Type  string     `json:"type"`
+	State EventState `json:"state"`
+	Now   UserNow    `json:"now"`
+	// Notifications are those to the devices that the user has now, dropped ones too.
+	Notifications []UserNotification `json:"notifications"`
+	// OutcomesKept is false if it is no longer known how some of the event's notifications have ended. Then
+	// a device without a notification here may have got one.
+	OutcomesKept bool `json:"outcomes_kept"`
+}
+
+// UserNow is what holds for a user now, and may have been different when the event was targeted.
+type UserNow struct {
+	// IsActor tells that the user is the event's actor; absent if it is not known who is.
+	IsActor *bool `json:"is_actor,omitempty"`
+	// OptedOut tells that the user has opted out of the event's type.
+	OptedOut bool `json:"opted_out"`
+	// Muted tells that the user has muted the event's object; absent if it is not known which object that is,
+	// and the user has muted one.
+	Muted *bool `json:"muted,omitempty"`
+	// Live tells that the user has a stream of chats open, so that events to chats are not sent to the user.
+	Live    bool     `json:"live"`
+	Devices []Device `json:"devices"`
+}
+
+// UserNotification is an event's notification to one of a user's devices.
+type UserNotification struct {
+	Token    string            `json:"token"`
+	Platform Platform          `json:"platform"`
+	State    NotificationState `json:"state"`
+	// Reason says why it waits, is tried again or failed.
+	Reason string `json:"reason,omitempty"`
+	// At is when it ended.
+	At *Time `json:"at,omitempty" swaggertype:"string" format:"date-time"`
+	// Until is when it is tried again at the earliest.
+	Until *Time `json:"until,omitempty" swaggertype:"string" format:"date-time"`
+}
+
+// NotificationState is how far a notification has come.
+type NotificationState string
+
+// The states of a notification.
+const (
+	NotificationWaiting   NotificationState = "waiting"
+	NotificationRetrying  NotificationState = "retrying"
+	NotificationDelivered NotificationState = "delivered"
+	NotificationFailed    NotificationState = "failed"
+	NotificationExpired   NotificationState = "expired"
+)

@@ -167,7 +167,7 @@ func (d *Delivery) take(ctx context.Context, batch []*queue.Claimed) {
 			c.Finish(queue.Result{Outcome: queue.Dead, Reason: "bad_payload", Err: err.Error()})
 			continue
 		}
-		d.admit(ctx, &work{lease: c, claimed: c, enqueued: c.EnqueuedAt, id: NotificationID(m.Event, m.Token), m: m, app: d.app(m), group: &d.wg})
+		d.admit(ctx, &work{lease: c, claimed: c, enqueued: c.EnqueuedAt, id: events.NotificationID(m.Event, m.Token), m: m, app: d.app(m), group: &d.wg})
 	}
 }
 

@@ -1,7 +1,6 @@
 package delivery
 
 import (
-	"encoding/base64"
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
@@ -11,32 +10,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
-
 	"fanfare/api"
 	"fanfare/delivery/transport"
 	"fanfare/store/events"
 	"fanfare/store/events/render"
 )
-
-// notificationSpace is the name space of notification ids. It must never change, because the same
-// event and device must always give the same id.
-var notificationSpace = uuid.MustParse("7d1e6c0a-2f4b-5d8e-9a3c-0b6f1e2d4c5a")
-
-// NotificationID is the id of an event's notification to a device, here and at
-// the push service: a lowercase UUIDv5, a pure function of both.
-func NotificationID(event, token string) string { return notificationUUID(event, token).String() }
-
-// jobID is the same id as the key of the notification's job: short, because the queue keeps it
-// twice.
-func jobID(event, token string) string {
-	id := notificationUUID(event, token)
-	return base64.RawURLEncoding.EncodeToString(id[:])
-}
-
-func notificationUUID(event, token string) uuid.UUID {
-	return uuid.NewSHA1(notificationSpace, []byte(event+"\x00"+token))
-}
 
 // message is a notification in its queue entry. It has everything that sending needs, so that nothing
 // has to be read.
@@ -72,7 +50,7 @@ func ShowMessage(group string, text []byte) json.RawMessage {
 		ID     string `json:"id"` // at the push service
 		Origin string `json:"origin,omitempty"`
 		*message
-	}{NotificationID(m.Event, m.Token), api.OriginOf(m.Target), m})
+	}{events.NotificationID(m.Event, m.Token), api.OriginOf(m.Target), m})
 	if err != nil {
 		return text
 	}

@@ -104,7 +104,7 @@ func (d *Delivery) works(e *OneHop, to []Recipient) []work {
 			Target: r.Device.Target, Suspect: r.Device.State == api.DeviceSuspect,
 		}
 		works[i] = work{
-			lease: e.Claim, event: e, id: NotificationID(id, r.Device.Token), m: &messages[i], enqueued: e.Claim.EnqueuedAt,
+			lease: e.Claim, event: e, id: events.NotificationID(id, r.Device.Token), m: &messages[i], enqueued: e.Claim.EnqueuedAt,
 			app: d.app(&messages[i]), group: e.Group,
 		}
 		e.sent.Make(messages[i].platform(), 1)
@@ -151,7 +151,7 @@ func Jobs(q *queue.Queue, event string, j *events.Job, to []Recipient) []queue.J
 	enc, jobs, actor := newEncoder(event, j), make([]queue.Job, len(to)), actorMark(j.Actor)
 	for i, r := range to {
 		jobs[i] = queue.Job{
-			ID: jobID(event, r.Device.Token), Shard: q.Route(r.Device.Token), Group: events.GroupOf(event, r.Device.PlatformOf()), Type: actor,
+			ID: events.NotificationJob(event, r.Device.Token), Shard: q.Route(r.Device.Token), Group: events.GroupOf(event, r.Device.PlatformOf()), Type: actor,
 			Guard: devices.GuardName(r.Device.Token), Payload: enc.message(r.User, r.Device),
 		}
 	}
@@ -237,7 +237,7 @@ func (d *Delivery) store(ctx context.Context, w *work, r queue.Result) {
 		return
 	}
 	job := queue.Job{
-		ID: jobID(w.m.Event, w.m.Token), Shard: d.o.Queue.Route(w.m.Token), Group: events.GroupOf(w.m.Event, w.m.platform()), Type: actorMark(w.event.Job.Actor),
+		ID: events.NotificationJob(w.m.Event, w.m.Token), Shard: d.o.Queue.Route(w.m.Token), Group: events.GroupOf(w.m.Event, w.m.platform()), Type: actorMark(w.event.Job.Actor),
 		Guard: devices.GuardName(w.m.Token), Delay: w.event.Claim.Wait(r), Counts: r.Counts,
 	}
 	switch r.Outcome {

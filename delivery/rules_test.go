@@ -26,7 +26,7 @@ func TestA2_NotificationID(t *testing.T) {
 	// The expected value is written out, because another value would be another notification for
 	// every phone that has not got it yet.
 	const want = "198d2db6-0082-5c60-8f7b-b9824a616f37"
-	got := NotificationID("0seui1d6n75vqt9bavb81g8rjlm0kohe", strings.Repeat("ab", 32))
+	got := events.NotificationID("0seui1d6n75vqt9bavb81g8rjlm0kohe", strings.Repeat("ab", 32))
 	if got != want {
 		t.Errorf("id %s, want %s", got, want)
 	}
@@ -34,7 +34,7 @@ func TestA2_NotificationID(t *testing.T) {
 	if err != nil || id.Version() != 5 || got != strings.ToLower(got) {
 		t.Errorf("id %s is no lowercase UUIDv5: %v", got, err)
 	}
-	if NotificationID("a", "bc") == NotificationID("ab", "c") {
+	if events.NotificationID("a", "bc") == events.NotificationID("ab", "c") {
 		t.Error("event and token run into each other")
 	}
 }

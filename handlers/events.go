@@ -3,6 +3,7 @@ package handlers
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"fanfare/api"
 	"fanfare/handlers/web"
@@ -170,4 +171,78 @@ func (s *server) getEvent(ctx context.Context, in *getEventRequest) (*web.Reply[
 		return nil, err
 	}
 	return web.OK(report), nil
+}
+
+type getUserEventRequest struct {
+	ID   string `path:"id" validate:"identifier"`
+	User string `path:"user" validate:"identifier"`
+}
+
+// getUserEvent tells what became of an event for a user.
+//
+//	@Summary		Show why a user got an event, or why not
+//	@Description	Shows what became of an event for one user. `now` is what holds for the user now, which may have been different when
+//	@Description	the event was targeted. `notifications` are those to the devices that the user has now, also dropped ones; while the
+//	@Description	event is not `done`, some may be missing yet. A notification has a `reason` if it waits, is tried again or failed, `at` is
+//	@Description	when it ended, and `until` when it is tried again. What is not known is absent: `is_actor` and `muted` if the event's
+//	@Description	actor and object are not on record. `outcomes_kept: false` says that it is no longer known how some of the event's
+//	@Description	notifications have ended, so that a device without one may have got it. The key needs the scope `push` as well,
+//	@Description	because the answer is about a user.
+//	@Tags			operations
+//	@ID				getUserEvent
+//	@Produce		json
+//	@Param			id		path		string			true	"The id from the answer to the POST"
+//	@Param			user	path		string			true	"The user"
+//	@Success		200		{object}	api.UserEvent	"What became of the event for the user"
+//	@Failure		403		{object}	api.Problem		"forbidden: the key lacks the scope `ops:read`, or `push`"
+//	@Failure		404		{object}	api.Problem		"not_found: the event was never accepted, or its report is no longer kept"
+//	@Router			/v1/events/{id}/users/{user} [get]
+func (s *server) getUserEvent(ctx context.Context, in *getUserEventRequest) (*web.Reply[api.UserEvent], error) {
+	if !web.Allows(ctx, api.ScopePush) {
+		return nil, api.Errorf(api.CodeForbidden, "what became of an event for a user needs the scope %s as well, which this API key lacks", api.ScopePush).With("scope", api.ScopePush)
+	}
+	now, err := s.userNow(ctx, in.User)
+	if err != nil {
+		return nil, err
+	}
+	found, err := s.events.UserEvent(ctx, in.ID, now)
+	if err != nil {
+		return nil, err
+	}
+	return web.OK(found), nil
+}
+
+// userNow reads what holds for a user now.
+func (s *server) userNow(ctx context.Context, user string) (*events.UserNow, error) {
+	settings, err := s.devices.Settings(ctx, user)
+	if err != nil {
+		return nil, err
+	}
+	live, err := s.live.Present(ctx, user)
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.apps(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &events.UserNow{User: user, Settings: settings, Live: live, Aside: func(d *api.Device) string { return s.aside(all, d) }}, nil
+}
+
+// aside says why notifications to a device may be set aside: its app is paused, or resumes; "": its app
+// runs.
+func (s *server) aside(all []api.App, d *api.Device) string {
+	for i := range all {
+		a := &all[i]
+		if a.Topic != d.Topic || a.Platform != d.PlatformOf() || a.Environment != d.Environment || d.Target != "" && !strings.HasSuffix(a.App, ":"+s.origins.OfTarget(d.Target)) {
+			continue
+		}
+		switch a.State {
+		case api.AppPaused:
+			return "app_paused: " + a.Reason
+		case api.AppResuming:
+			return "app_resuming"
+		}
+	}
+	return ""
 }

@@ -11,6 +11,7 @@ import (
 	"fanfare/api"
 	"fanfare/delivery"
 	"fanfare/delivery/transport"
+	"fanfare/store/events"
 	"fanfare/store/redisdb"
 	"fanfare/store/storetest"
 )
@@ -59,7 +60,7 @@ func TestW2_WhatWaitsIsSentWithTheNewestKeys(t *testing.T) {
 		}
 		for _, n := range s.sent() {
 			user := strings.TrimPrefix(strings.Fields(n.Target)[0], at(""))
-			if n.Target != want[user] || n.Platform != api.PlatformWebPush || n.Token != api.TokenOfEndpoint(at(user)) || n.ID != delivery.NotificationID(id, n.Token) {
+			if n.Target != want[user] || n.Platform != api.PlatformWebPush || n.Token != api.TokenOfEndpoint(at(user)) || n.ID != events.NotificationID(id, n.Token) {
 				t.Errorf("sent %+v, want the target %s", n, want[user])
 			}
 		}
@@ -93,7 +94,7 @@ func TestW17_AnEventWithStoredNotificationsIsNotSplit(t *testing.T) {
 		for _, n := range s.sent() {
 			ids[n.ID]++
 		}
-		if n := ids[delivery.NotificationID(id, android)]; n != 1 || len(ids) != len(s.sent()) {
+		if n := ids[events.NotificationID(id, android)]; n != 1 || len(ids) != len(s.sent()) {
 			t.Errorf("%d notifications to the Android device, %d in all of %d devices", n, len(s.sent()), len(ids))
 		}
 	})
@@ -182,7 +183,7 @@ func TestP10_BrowsersChangeWhileEventsAreSent(t *testing.T) {
 			for _, e := range all {
 				slices.Sort(tokens[e.user])
 				for _, token := range slices.Compact(tokens[e.user]) {
-					got := sent[delivery.NotificationID(e.event, token)]
+					got := sent[events.NotificationID(e.event, token)]
 					if len(got) > 1 {
 						t.Errorf("%d notifications of %+v to %s", len(got), e, token)
 					}

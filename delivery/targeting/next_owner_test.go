@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"fanfare/api"
-	"fanfare/delivery"
 	"fanfare/delivery/apns/apnstest"
 	"fanfare/delivery/transport"
+	"fanfare/store/events"
 	"fanfare/store/storetest"
 )
 
@@ -88,7 +88,7 @@ func (p *pipeline) mustStayPrivate(s *watched, ids []string, gone time.Time) {
 	defer s.mu.Unlock()
 	late, latest := 0, time.Duration(0)
 	for _, id := range ids {
-		at, written := s.written[delivery.NotificationID(id, token(1))]
+		at, written := s.written[events.NotificationID(id, token(1))]
 		if after := at.Sub(gone); written && after > latest {
 			latest = after
 		}

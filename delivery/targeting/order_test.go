@@ -8,6 +8,7 @@ import (
 
 	"fanfare/delivery"
 	"fanfare/delivery/apns/apnstest"
+	"fanfare/store/events"
 	"fanfare/store/queue"
 	"fanfare/store/storetest"
 )
@@ -81,7 +82,7 @@ func (p *pipeline) mustPostToAll(want [][]string, each int, cached bool) {
 		}
 		posting.Go(func() {
 			for range each {
-				want[n] = append(want[n], delivery.NotificationID(p.mustPost(hello(user)), token(n)))
+				want[n] = append(want[n], events.NotificationID(p.mustPost(hello(user)), token(n)))
 			}
 		})
 	}

@@ -319,7 +319,7 @@ func TestPipeline(t *testing.T) {
 		}
 		req := got[0]
 		if req.Token != token(1) || req.Topic != apnstest.DefaultTopic || req.PushType != "alert" || req.Priority != "10" ||
-			req.ID != delivery.NotificationID(id, token(1)) || req.CollapseID != id {
+			req.ID != events.NotificationID(id, token(1)) || req.CollapseID != id {
 			t.Errorf("request %+v", req)
 		}
 		want := `{"aps":{"alert":{"title":"New","body":"alice in Sea & sun"},"sound":"default"},"data":{"album":"Sea & sun"},` +

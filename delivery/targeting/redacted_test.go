@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"fanfare/api"
-	"fanfare/delivery"
 	"fanfare/delivery/apns/apnstest"
 	"fanfare/store/chat"
 	"fanfare/store/events"
@@ -106,7 +105,7 @@ func TestC19_NothingIsWrittenLater(t *testing.T) {
 				s.mu.Lock()
 				defer s.mu.Unlock()
 				for _, id := range ids {
-					if at, written := s.written[delivery.NotificationID(id, token(1))]; written && at.Sub(gone) > time.Second {
+					if at, written := s.written[events.NotificationID(id, token(1))]; written && at.Sub(gone) > time.Second {
 						t.Errorf("a text was written %v after it was redacted", at.Sub(gone))
 					}
 				}

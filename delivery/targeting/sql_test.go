@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"fanfare/api"
-	"fanfare/delivery"
 	"fanfare/delivery/apns/apnstest"
 	"fanfare/delivery/targeting"
 	"fanfare/store/devices"
@@ -83,7 +82,7 @@ func TestP6_SQLHangs(t *testing.T) {
 			first(p)
 			var want []string
 			for range 16 {
-				want = append(want, delivery.NotificationID(p.mustPost(hello("user0")), token(0)))
+				want = append(want, events.NotificationID(p.mustPost(hello("user0")), token(0)))
 			}
 			proxy.Hold(true)
 			p.first.start()
@@ -141,7 +140,7 @@ func TestP5_EventsWithAUserInCommonKeepTheirOrder(t *testing.T) {
 	t.Parallel()
 	p, proxy := hangingSQL(t, 3, 2)
 	var want []string
-	want = append(want, delivery.NotificationID(p.mustPost(hello("user0", "user2")), token(0)))
+	want = append(want, events.NotificationID(p.mustPost(hello("user0", "user2")), token(0)))
 	for range 11 {
 		var strangers []string
 		for n := range 100 {
@@ -149,7 +148,7 @@ func TestP5_EventsWithAUserInCommonKeepTheirOrder(t *testing.T) {
 		}
 		p.mustPost(hello(strangers...))
 	}
-	want = append(want, delivery.NotificationID(p.mustPost(hello("user0")), token(0)))
+	want = append(want, events.NotificationID(p.mustPost(hello("user0")), token(0)))
 	p.mustPost(hello("user1"))
 	proxy.Hold(true)
 	p.first.start()

@@ -314,7 +314,7 @@ func (p *pipeline) note(event, user, token string) queue.Job {
 	device := &api.Device{Token: token, Topic: apnstest.DefaultTopic, Environment: api.EnvProduction, RegisteredAt: api.AtMillis(1)}
 	job := &events.Job{AcceptedAt: time.Now().UnixMilli(), Push: push}
 	note := delivery.Jobs(p.first.queueOfNotes, event, job, []delivery.Recipient{{User: user, Device: device}})[0]
-	note.ID, note.Guard = delivery.NotificationID(event, token), token
+	note.ID, note.Guard = events.NotificationID(event, token), token
 	return note
 }
 
@@ -343,7 +343,7 @@ func TestP6_OneUserEventDuringFanOutArrivesWithinASecond(t *testing.T) {
 	began := time.Now()
 	for p.mustReport(fan).State != api.EventDone && time.Since(began) < 2*time.Minute {
 		posted := time.Now()
-		id := delivery.NotificationID(p.mustPost(hello("bob")), token(1))
+		id := events.NotificationID(p.mustPost(hello("bob")), token(1))
 		storetest.Eventually(t, soon, "the one-user event to arrive", func() bool {
 			mu.Lock()
 			defer mu.Unlock()

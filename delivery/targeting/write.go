@@ -298,7 +298,7 @@ func (p *page) meant(list []api.Device) bool {
 
 // markOf names the mark of the page's notification to a device.
 func (p *page) markOf(d *api.Device) string {
-	return events.MarkName(delivery.NotificationID(p.event(), d.Token))
+	return events.MarkName(events.NotificationID(p.event(), d.Token))
 }
 
 // marked tells whether the notification to a device ended, or was stored, before.

@@ -126,6 +126,7 @@ var words = map[string]string{
 	"SaleStock.held":            unheeded,
 	"SaleStock.sold":            unheeded,
 	"SaleRequest.items":         "The skus, each with its stock; none can be removed later",
+	"UserEvent.now":             "What holds for the user now; it may have been different when the event was targeted",
 	"ListedEvent.accepted_at":   "When the event was accepted, to a 32nd of a second; an event of a batch may have a time up to half a second later",
 	"EventList.items":           "The events, newest first",
 	"EventBatchAccepted.items":  "The accepted events, in the order of the request",

@@ -67,8 +67,9 @@ func (s *Store) matching(ctx context.Context, q *ListQuery, read []queue.Reporte
 	for n, i := range of {
 		wanted[n] = read[i]
 	}
-	reports, err := s.reports(ctx, wanted)
-	for n, r := range reports {
+	found, err := s.wholes(ctx, wanted)
+	for n := range found {
+		r := found[n].report()
 		if q.State == "" || q.State == r.State {
 			items[of[n]] = &api.ListedEvent{ID: r.ID, Type: r.Type, State: r.State, AcceptedAt: api.At(wanted[n].At), SendAt: r.SendAt, Recipients: r.Recipients,
 				Notifications: r.Notifications, Delivered: r.Delivered, Failed: r.Failed, Expired: r.Expired}

@@ -34,7 +34,7 @@ func TestW7_NumbersByPlatform(t *testing.T) {
 		{CountCreated: 2, LabelFailed: 1, FailedBy("UNREGISTERED"): 1, CountRetrying: 1},
 		{CountCreated: 2, LabelExpired: 2},
 	}
-	r := report("x", &p, stored)
+	r := (&whole{event: p, sent: stored}).report()
 	want := map[api.Platform]api.PlatformCounts{
 		api.PlatformAPNs:    {Notifications: 8, Delivered: 5, Failed: 2, Retrying: 1},
 		api.PlatformFCM:     {Notifications: 8, Delivered: 2, Failed: 3, Expired: 2, Retrying: 1},
@@ -49,7 +49,7 @@ func TestW7_NumbersByPlatform(t *testing.T) {
 	if r.FailedBy["UNREGISTERED"] != 3 || r.FailedBy["BadTopic"] != 2 {
 		t.Errorf("%v", r.FailedBy)
 	}
-	if r := report("x", &progress{typ: "t"}, make([]map[string]int64, 3)); r.Platforms != nil {
+	if r := (&whole{event: progress{typ: "t"}, sent: make([]map[string]int64, 3)}).report(); r.Platforms != nil {
 		t.Errorf("an event without notifications: %+v", r.Platforms)
 	}
 }

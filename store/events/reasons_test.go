@@ -23,18 +23,18 @@ func TestP9_ReasonsOfFailures(t *testing.T) {
 	}
 	p.addParts(PartCounts(Counts{}, sent))
 	notes := map[string]int64{CountCreated: 6, FailedBy("no_app"): 2, FailedBy("tried_again"): 0, FailedBy("from_before"): -1, LabelFailed: 2}
-	r := report("x", &p, []map[string]int64{notes, nil, nil})
+	r := (&whole{event: p, sent: []map[string]int64{notes, nil, nil}}).report()
 	if want := map[string]int64{"BadTopic": 4, "no_app": 4}; r.Failed != 10 || !maps.Equal(r.FailedBy, want) {
 		t.Errorf("%d failed by %v, want 10 by %v", r.Failed, r.FailedBy, want)
 	}
 	for i := range 12 {
 		p.sent.because(fmt.Sprintf("r%02d", i), int64(100-i/2))
 	}
-	got := report("x", &p, []map[string]int64{notes, nil, nil}).FailedBy
+	got := (&whole{event: p, sent: []map[string]int64{notes, nil, nil}}).report().FailedBy
 	if len(got) != maxReasons || got["r00"] != 100 || got["r09"] != 96 || got["r10"] != 0 {
 		t.Errorf("of many reasons %v", got)
 	}
-	if r := report("x", &progress{typ: "t"}, make([]map[string]int64, 3)); r.FailedBy != nil {
+	if r := (&whole{event: progress{typ: "t"}, sent: make([]map[string]int64, 3)}).report(); r.FailedBy != nil {
 		t.Errorf("without failures %v", r.FailedBy)
 	}
 }

@@ -13,6 +13,15 @@ import (
 // Report says how far an event has come, with counts that are right even if work is repeated. An
 // event that is unknown, or whose retention is over, is not_found.
 func (s *Store) Report(ctx context.Context, id string) (*api.EventReport, error) {
+	w, err := s.whole(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return w.report(), nil
+}
+
+// whole reads all that is on record of one event.
+func (s *Store) whole(ctx context.Context, id string) (*whole, error) {
 	shard, ok := queue.ParseID(id)
 	if !ok || shard >= s.o.Queue.Shards() {
 		return nil, notFound(id)
@@ -24,34 +33,42 @@ func (s *Store) Report(ctx context.Context, id string) (*api.EventReport, error)
 	if text == "" {
 		return nil, notFound(id)
 	}
-	reports, err := s.reports(ctx, []queue.Reported{{ID: id, Report: text}})
+	all, err := s.wholes(ctx, []queue.Reported{{ID: id, Report: text}})
 	if err != nil {
 		return nil, err
 	}
-	return reports[0], nil
+	return &all[0], nil
 }
 
-// reports makes the reports of events, whose own reports were read before. It reads the counts of their
-// parts, and then the counters of all notification shards, each in one pipeline. In this order, an event
-// whose targeting was over shows every notification that it made. An event that is over by its own report
-// needs neither.
-func (s *Store) reports(ctx context.Context, read []queue.Reported) ([]*api.EventReport, error) {
-	events, sent := make([]progress, len(read)), make([][]map[string]int64, len(read))
+// whole is an event's own report with the counts of its parts, and the counters of those of its
+// notifications that became jobs: of APNs, and of each of the OtherPlatforms.
+type whole struct {
+	id    string
+	event progress
+	sent  []map[string]int64
+}
+
+// wholes reads the counts of the parts of events, whose own reports were read before, and then the counters
+// of all notification shards, each in one pipeline. In this order, an event whose targeting was over shows
+// every notification that it made. An event that is over by its own report needs neither.
+func (s *Store) wholes(ctx context.Context, read []queue.Reported) ([]whole, error) {
+	all := make([]whole, len(read))
 	var split, open places
 	for i, r := range read {
+		w := &all[i]
+		w.id, w.sent = r.ID, make([]map[string]int64, 1+len(groupEndings))
 		var err error
-		if events[i], err = parseProgress(r.Report); err != nil {
+		if w.event, err = parseProgress(r.Report); err != nil {
 			return nil, err
 		}
-		if err := s.schedule(ctx, r.ID, &events[i]); err != nil {
+		if err := s.schedule(ctx, r.ID, &w.event); err != nil {
 			return nil, err
 		}
-		sent[i] = make([]map[string]int64, 1+len(groupEndings))
 		// A dead letter that is tried again is queued as well, and keeps its counts.
-		if events[i].state == stateDone || events[i].state == stateScheduled || r.Report == queuedReport(&events[i]) {
+		if w.event.state == stateDone || w.event.state == stateScheduled || r.Report == queuedReport(&w.event) {
 			continue
 		}
-		if open = append(open, i); events[i].parts > 0 {
+		if open = append(open, i); w.event.parts > 0 {
 			split = append(split, i)
 		}
 	}
@@ -60,7 +77,7 @@ func (s *Store) reports(ctx context.Context, read []queue.Reported) ([]*api.Even
 		return nil, err
 	}
 	for n, i := range split {
-		e := &events[i]
+		e := &all[i].event
 		if e.addParts(parts[n][0]); e.state == stateTargeted && parts[n][0][LabelPart] < e.parts {
 			e.state = stateTargeting
 		}
@@ -70,13 +87,9 @@ func (s *Store) reports(ctx context.Context, read []queue.Reported) ([]*api.Even
 		return nil, err
 	}
 	for n, i := range open {
-		sent[i] = stored[n]
+		all[i].sent = stored[n]
 	}
-	out := make([]*api.EventReport, len(read))
-	for i, r := range read {
-		out[i] = report(r.ID, &events[i], sent[i])
-	}
-	return out, nil
+	return all, nil
 }
 
 // queuedReport is the report of an event of which nothing was begun yet.
@@ -112,23 +125,23 @@ func notFound(id string) error {
 	return api.Errorf(api.CodeNotFound, "there is no event %q, or its report is no longer kept", id)
 }
 
-// report combines the event's report with the counters of its notifications: those of APNs, and of each
-// of the OtherPlatforms.
-func report(id string, event *progress, sent []map[string]int64) *api.EventReport {
+// report combines the event's report with the counters of its notifications.
+func (w *whole) report() *api.EventReport {
+	event := &w.event
 	c, s := &event.counts, &event.sent
 	all := map[string]int64{}
-	for _, counts := range sent {
+	for _, counts := range w.sent {
 		for name, n := range counts {
 			all[name] += n
 		}
 	}
 	r := &api.EventReport{
-		ID: id, Type: event.typ, Recipients: c.Recipients, PlatformCounts: countsOf(&s.Ends, all),
+		ID: w.id, Type: event.typ, Recipients: c.Recipients, PlatformCounts: countsOf(&s.Ends, all),
 		Suppressed: api.SuppressedCounts{
 			IsActor: c.IsActor, OptedOut: c.OptedOut, Muted: c.Muted, NoDevice: c.NoDevice, Live: c.Live,
 		},
 	}
-	r.Platforms = platforms(r.PlatformCounts, s, sent)
+	r.Platforms = platforms(r.PlatformCounts, s, w.sent)
 	s.addReasons(LabelFailed, all)
 	r.FailedBy = mostFrequent(s.Why)
 	if event.sendAt > 0 {

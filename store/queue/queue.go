@@ -105,6 +105,9 @@ func (q *Queue) Name() string { return q.o.Name }
 // MaxAttempts is how often a job may fail before it is dead.
 func (q *Queue) MaxAttempts() int { return q.o.MaxAttempts }
 
+// Retention is how long the tombstone of an ended job stays.
+func (q *Queue) Retention() time.Duration { return q.o.Retention }
+
 // Shards is the number of shards.
 func (q *Queue) Shards() int { return q.o.Shards }
 
