@@ -30,6 +30,7 @@ import (
 	"fanfare/store/record"
 	"fanfare/store/redisdb"
 	"fanfare/store/sales"
+	"fanfare/store/series"
 	"fanfare/store/servers"
 	"fanfare/store/usertokens"
 
@@ -59,6 +60,7 @@ type app struct {
 	events   *events.Store
 	apps     *apps.Store
 	servers  *servers.Store
+	series   *series.Store
 	contacts *contacts.Store
 	sales    *sales.Store
 	erasure  *erasure.Store
@@ -175,6 +177,7 @@ func (a *app) openNouns() error {
 	a.openChat()
 	a.apps = apps.New(a.redis)
 	a.servers = servers.New(a.redis, servers.Options{Logger: a.log})
+	a.series = series.New(a.redis, series.Options{Totals: a.metrics.Totals, Depths: a.depths, Logger: a.log})
 	a.contacts, err = contacts.New(a.contactsRedis, a.record, a.jobQueue, contacts.Options{
 		Max: a.config.ContactsMax, Min: a.config.ContactsMin, Logger: a.log,
 	})
@@ -213,9 +216,10 @@ func (a *app) redises() []*redisdb.DB {
 	return []*redisdb.DB{a.redis, a.contactsRedis}
 }
 
-// redisLoops are the loops that each Redis needs while it is in use.
+// redisLoops are the loops that each Redis needs while it is in use. The series stops with them, when nothing
+// is counted any more.
 func (a *app) redisLoops() []loop {
-	var loops []loop
+	loops := []loop{{"series", a.series.Run}}
 	for _, redis := range a.redises() {
 		loops = append(loops, loop{"redis", redis.Run})
 	}
@@ -270,7 +274,7 @@ func (a *app) handlers() (public, private http.Handler) {
 		hidden = "/metrics"
 	}
 	whole := handlers.New(handlers.Options{
-		Events: a.events, Devices: a.devices, Record: a.record, Keys: a.keys, Tokens: a.tokens, Erase: a.erasure.Erase, UserConfirm: bool(a.config.UserConfirm), Contacts: a.contacts, Sales: a.sales, Servers: a.servers, Apps: a.listApps, Pauses: a.apps,
+		Events: a.events, Devices: a.devices, Record: a.record, Keys: a.keys, Tokens: a.tokens, Erase: a.erasure.Erase, UserConfirm: bool(a.config.UserConfirm), Contacts: a.contacts, Sales: a.sales, Servers: a.servers, Series: a.series, Apps: a.listApps, Pauses: a.apps,
 		EventQueue: a.eventQueue, NotificationQueue: a.notificationQueue, JobQueue: a.jobQueue,
 		TakesDevice: a.sender.Takes, PushOrigins: a.config.pushOrigins(), PublicKey: a.webPushKey, Ready: a.readyFor, DeliveredPerSecond: a.metrics.DeliveredPerSecond,
 		Chats: a.chats, Live: a.streams, Pusher: a.pusher,

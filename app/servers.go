@@ -19,6 +19,18 @@ func (a *app) sayAlive(ctx context.Context) error {
 	})
 }
 
+// depths is how many jobs wait in all queues together, and the age of the oldest job, in ms.
+func (a *app) depths(ctx context.Context) (depth, oldestAgeMS int64, err error) {
+	for _, q := range a.queues() {
+		stats, err := q.Stats(ctx)
+		if err != nil {
+			return 0, 0, err
+		}
+		depth, oldestAgeMS = depth+stats.Depth, max(oldestAgeMS, stats.OldestAgeMS)
+	}
+	return depth, oldestAgeMS, nil
+}
+
 // shards are the shards whose work this process does.
 func (c *config) shards() []int {
 	shards := []int{}

@@ -26,7 +26,8 @@ type Metrics struct {
 	paused     *prometheus.GaugeVec
 	alarms     *prometheus.CounterVec
 	rate       rate
-	reasons    map[string]bool // those that may be labels
+	reasons    map[string]bool      // those that may be labels
+	totals     *prometheus.Registry // has the metrics that Totals reads
 }
 
 // platformMetrics are those of one platform, for which no label has to be looked up.
@@ -74,6 +75,8 @@ func NewMetrics(r prometheus.Registerer, reasons []string) *Metrics {
 	for _, reason := range reasons {
 		m.reasons[reason] = true
 	}
+	m.totals = prometheus.NewRegistry()
+	m.totals.MustRegister(m.accepted, m.sent, m.ended, m.alarms, m.latency)
 	if r != nil {
 		r.MustRegister(m.accepted, m.targeted, m.suppressed, m.sent, m.ended, m.breaker, m.paused, m.alarms, m.latency)
 	}

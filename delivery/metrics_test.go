@@ -1,13 +1,16 @@
 package delivery
 
 import (
+	"math"
 	"strings"
 	"testing"
 	"time"
 
 	"fanfare/api"
 	"fanfare/delivery/transport"
+	"fanfare/store/events"
 	"fanfare/store/queue"
+	"fanfare/store/series"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -89,5 +92,43 @@ func TestW7_MetricsHaveThePlatform(t *testing.T) {
 		if len(got) != 2 || got["fcm"] != 1 || got["apns"] != 2 {
 			t.Errorf("%s: %v", name, got)
 		}
+	}
+}
+
+// N18: the series of minutes is made from the metrics.
+func TestN18_TotalsAreTheMetrics(t *testing.T) {
+	t.Parallel()
+	m := NewMetrics(nil, nil)
+	m.Accepted(5)
+	m.alarm(alarmStorm)
+	ago := time.Now().Add(-2 * time.Second).UnixMilli()
+	m.answered(api.PlatformFCM, transport.Answer{Outcome: transport.Delivered, Status: 200}, ago)
+	m.answered(api.PlatformFCM, transport.Answer{Outcome: transport.Retry, Status: 500}, ago)
+	m.answered(api.PlatformAPNs, transport.Answer{Outcome: transport.UnknownOutcome}, ago)
+	m.answered(api.PlatformAPNs, transport.Answer{Outcome: transport.DropDevice, Status: 410}, time.Now().Add(-2*time.Hour).UnixMilli())
+	m.end(api.PlatformFCM, queue.Result{Label: events.LabelDelivered})
+	m.end(api.PlatformAPNs, queue.Result{Label: events.LabelFailed, Reason: "Unregistered"})
+	m.end(api.PlatformAPNs, queue.Result{Label: events.LabelFailed, Reason: "no_app"})
+	m.end(api.PlatformAPNs, queue.Result{Label: events.LabelExpired})
+	got, want := m.Totals(), series.Counts{}
+	want.Accepted(5)
+	want.Alarms("storm", 1)
+	want.Retried(2)
+	want.Delivered("fcm", 1)
+	want.Failed("apns", 2)
+	want.Latency(3600, math.Inf(1), 1)
+	late := int64(0)
+	for name, n := range got {
+		if want[name] == 0 && n != 0 { // the answers 2 s after the event
+			late += n
+		}
+	}
+	for name, n := range want {
+		if got[name] != n {
+			t.Errorf("%s: %d, want %d", name, got[name], n)
+		}
+	}
+	if late != 2 {
+		t.Errorf("%v", got)
 	}
 }

@@ -64,8 +64,13 @@ func (w *world) follow(user, last string, headers ...string) *follower {
 }
 
 func (w *world) tryFollow(user, last string, headers ...string) (*follower, error) {
+	return w.tryFollowAt("/v1/users/"+user+"/messages/stream", last, headers...)
+}
+
+// tryFollowAt opens the stream of a path.
+func (w *world) tryFollowAt(path, last string, headers ...string) (*follower, error) {
 	ctx, cancel := context.WithCancel(context.Background())
-	r, err := http.NewRequestWithContext(ctx, "GET", w.url+"/v1/users/"+user+"/messages/stream", nil)
+	r, err := http.NewRequestWithContext(ctx, "GET", w.url+path, nil)
 	storetest.Must(w.t, err)
 	if last != "" {
 		r.Header.Set("Last-Event-ID", last)

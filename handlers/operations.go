@@ -51,27 +51,6 @@ func (s *server) getReady(ctx context.Context, _ *web.Nothing) (*web.Reply[api.R
 //	@Router			/metrics [get]
 func (s *server) getMetrics() http.Handler { return s.metrics }
 
-// getStats sums up the queues.
-//
-//	@Summary		Show figures of the queues
-//	@Description	Shows the depth, the oldest age, the work in flight, the retries and the dead letters of every queue, and how
-//	@Description	many notifications a second this process delivered over the last minute. The backlogs of contacts and sales are
-//	@Description	left out as long as SQL or Redis cannot be read.
-//	@Tags			operations
-//	@ID				getStats
-//	@Produce		json
-//	@Success		200	{object}	api.Stats	"The figures"
-//	@Router			/v1/stats [get]
-func (s *server) getStats(ctx context.Context, _ *web.Nothing) (*web.Reply[api.Stats], error) {
-	queues, err := statsOf(ctx, s.queues)
-	if err != nil {
-		return nil, err
-	}
-	stats := &api.Stats{Queues: queues, DeliveredPerSecond: s.delivered()}
-	readOwed(ctx, s.contacts, s.sales, stats)
-	return web.OK(stats), nil
-}
-
 type operationRequest struct {
 	ID string `path:"id" validate:"identifier"`
 }

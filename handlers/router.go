@@ -31,6 +31,8 @@ func (s *server) routes() []web.Route {
 
 		route("GET", "/v1/stats", api.ScopeOpsRead, web.Handle(s.getStats)),
 		route("GET", "/v1/about", api.ScopeOpsRead, web.Handle(s.getAbout)),
+		route("GET", "/v1/stats/series", api.ScopeOpsRead, web.Handle(s.getSeries)),
+		route("GET", "/v1/stats/stream", api.ScopeOpsRead, web.HandleStream(s.streamStats)),
 		route("GET", "/v1/servers", api.ScopeOpsRead, web.Handle(s.listServers)),
 		route("GET", "/v1/apps", api.ScopeOpsRead, web.Handle(s.listApps)),
 		route("POST", "/v1/apps/{topic}/probe", api.ScopeOps, web.Handle(s.probeApps)),

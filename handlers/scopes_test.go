@@ -31,6 +31,8 @@ var mayCall = map[string]string{
 	"GET /v1/events":                   "ops:read ops admin",
 	"GET /v1/stats":                    "ops:read ops admin",
 	"GET /v1/about":                    "ops:read ops admin",
+	"GET /v1/stats/series":             "ops:read ops admin",
+	"GET /v1/stats/stream":             "ops:read ops admin",
 	"GET /v1/servers":                  "ops:read ops admin",
 	"GET /v1/apps":                     "ops:read ops admin",
 	"POST /v1/apps/{topic}/probe":      "ops admin",

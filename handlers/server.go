@@ -16,6 +16,7 @@ import (
 	"fanfare/store/queue"
 	"fanfare/store/record"
 	"fanfare/store/sales"
+	"fanfare/store/series"
 	"fanfare/store/servers"
 	"fanfare/store/usertokens"
 
@@ -49,8 +50,9 @@ type Options struct {
 	// paused.
 	Apps   func(context.Context) ([]api.App, error)
 	Pauses *apps.Store
-	// Servers lists the processes.
+	// Servers lists the processes, and Series has what they did minute by minute.
 	Servers *servers.Store
+	Series  *series.Store
 	// Sales are the sales; if nil, the stats do not contain their backlog.
 	Sales *sales.Store
 	// The queues behind stats and dead letters; a nil queue is left out.
@@ -98,6 +100,8 @@ type server struct {
 	keys     *apikeys.Store
 	tokens   *usertokens.Store
 	servers  *servers.Store
+	series   *series.Store
+	figures  statsFeed
 	pauses   *apps.Store
 	queues   []deadQueue
 
@@ -133,7 +137,7 @@ func New(o Options) http.Handler {
 func (s *server) getConsole(w http.ResponseWriter, r *http.Request) { s.console.ServeHTTP(w, r) }
 
 func newServer(o Options) *server {
-	figures := newQueueMetrics(o)
+	scraped := newQueueMetrics(o)
 	messages := prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "fanfare_chat_messages_total", Help: "Chat messages sent through this process.",
 	})
@@ -142,12 +146,18 @@ func newServer(o Options) *server {
 	if o.UserConfirm {
 		confirming = api.UserScopeBuy
 	}
-	return &server{
-		keys: o.Keys, tokens: o.Tokens, servers: o.Servers, pauses: o.Pauses, confirming: confirming,
+	s := &server{
+		keys: o.Keys, tokens: o.Tokens, servers: o.Servers, series: o.Series, pauses: o.Pauses, confirming: confirming,
 		events: o.Events, devices: o.Devices, record: o.Record, contacts: o.Contacts, chats: o.Chats, live: o.Live, pusher: o.Pusher, sales: o.Sales, queues: o.queues(),
 		erase: o.Erase, takes: o.TakesDevice, origins: o.PushOrigins, publicKey: o.PublicKey, apps: o.Apps, ready: o.Ready, delivered: o.DeliveredPerSecond, about: o.About, web: web.New(o.Web), messages: messages,
-		metrics: figures.before(promhttp.HandlerFor(o.Web.Registry, promhttp.HandlerOpts{})), document: o.Document, docs: o.Docs,
+		metrics: scraped.before(promhttp.HandlerFor(o.Web.Registry, promhttp.HandlerOpts{})), document: o.Document, docs: o.Docs,
 	}
+	s.figures.read = func(ctx context.Context) (*api.Stats, error) {
+		ctx, cancel := s.web.Briefly(ctx)
+		defer cancel()
+		return s.readStats(ctx)
+	}
+	return s
 }
 
 func (o Options) withDefaults() Options {

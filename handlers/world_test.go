@@ -27,6 +27,7 @@ import (
 	"fanfare/store/record"
 	"fanfare/store/redisdb"
 	"fanfare/store/sales"
+	"fanfare/store/series"
 	"fanfare/store/servers"
 	"fanfare/store/storetest"
 	"fanfare/store/usertokens"
@@ -104,7 +105,7 @@ func setupSQL(t testing.TB, db *redisdb.DB, url string, change ...func(*handlers
 	w.chats = chat.New(db, chat.Options{})
 	w.live, w.pusher = live.New(w.chats, db, nil), chat.NewPusher(w.chats, chat.PusherOptions{Post: happened.AcceptNamed})
 	o := handlers.Options{
-		Contacts: w.contacts, Sales: w.sales, Events: happened, Devices: w.devices, Record: rec, Keys: w.keys, Tokens: w.tokens, Servers: servers.New(db, servers.Options{}), Pauses: apps.New(db),
+		Contacts: w.contacts, Sales: w.sales, Events: happened, Devices: w.devices, Record: rec, Keys: w.keys, Tokens: w.tokens, Servers: servers.New(db, servers.Options{}), Series: series.New(db, series.Options{}), Pauses: apps.New(db),
 		Chats: w.chats, Live: w.live, Pusher: w.pusher, PublicKey: func(string) (string, bool) { return "BKey", true },
 		EventQueue: w.queue, NotificationQueue: w.notifications, JobQueue: w.jobs,
 		Document: openapi.Document(), Docs: openapi.UI(web.NotFound),

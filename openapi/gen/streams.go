@@ -10,7 +10,7 @@ import (
 
 // streamsWithIDs has the types that list the events of a stream, and whether the events have ids, so
 // that a reader can go on after the last event it got.
-var streamsWithIDs = map[string]bool{"StreamEvents": true, "StockEvents": false}
+var streamsWithIDs = map[string]bool{"StreamEvents": true, "StockEvents": false, "StatsEvents": false}
 
 // addStreamEvents turns a type that lists the events of a stream into a schema of one event: one of
 // several objects, each with the name of the event and its data.
