@@ -19,6 +19,22 @@ func pages() []page {
 	return []page{
 		{"GET /console/{$}", (*visit).overview, "Overview", api.ScopeOpsRead, api.ScopeOpsRead},
 
+		{"GET /console/events", (*visit).events, "Events", api.ScopeOpsRead, api.ScopeOpsRead},
+		{"GET /console/find-event", (*visit).findEvent, "", "", ""},
+		{"GET /console/events/{id}", (*visit).event, "", "", ""},
+
+		{"GET /console/users", (*visit).users, "Users", api.ScopePush, api.ScopeOpsRead},
+		{"GET /console/users/{user}", (*visit).user, "", "", ""},
+		{"POST /console/users/{user}/devices/{token}/test", (*visit).testDevice, "", "", ""},
+
+		{"GET /console/dead-letters", (*visit).deadLetters, "Dead letters", api.ScopeOpsRead, api.ScopeOpsRead},
+		{"GET /console/dead-letters/ask", (*visit).askLetters, "", "", ""},
+		{"POST /console/dead-letters", (*visit).changeLetters, "", "", ""},
+
+		{"GET /console/sales", (*visit).sales, "Sales", api.ScopeSales, api.ScopeOpsRead},
+		{"GET /console/sales/{sale}", (*visit).sale, "", "", ""},
+		{"POST /console/sales/{sale}/stock", (*visit).changeStock, "", "", ""},
+
 		{"GET /console/apps", (*visit).apps, "Apps", api.ScopeOpsRead, api.ScopeOpsRead},
 		{"POST /console/apps/{topic}/probe", (*visit).probe, "", "", ""},
 

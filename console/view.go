@@ -80,12 +80,16 @@ type frame struct {
 	Once string
 	// Ops, Push, Sales and Admin tell which forms the visitor may use.
 	Ops, Push, Sales, Admin bool
-	Data                    any
+	// Users tells whether the visitor may see events and users, which needs push.
+	Users bool
+	Data  any
 }
 
 // done has the sentences for what a form did. The query names them, so that a link can show only these.
 var done = map[string]string{
 	"probed":  "The paused apps of this topic try one notification each.",
+	"tested":  "The test notification was accepted. This is its report.",
+	"stock":   "The stock was changed.",
 	"revoked": "The key has ended. Other servers refuse it within 10 s.",
 }
 
@@ -93,7 +97,7 @@ var done = map[string]string{
 func (v *visit) frame(title string, data any) *frame {
 	f := &frame{
 		Title: title, Root: v.root(), In: v.in, Open: v.in && v.key == nil, ReadOnly: v.c.o.Mode == Read, Key: v.key,
-		Done: done[v.r.URL.Query().Get("done")], Once: rand.Text(), Data: data,
+		Done: done[v.r.URL.Query().Get("done")], Once: rand.Text(), Users: v.may(api.ScopePush), Data: data,
 		Ops: v.mayChange(api.ScopeOps), Push: v.mayChange(api.ScopePush), Sales: v.mayChange(api.ScopeSales), Admin: v.mayChange(api.ScopeAdmin),
 	}
 	for _, p := range pages() {
@@ -180,7 +184,7 @@ func functions() template.FuncMap {
 		"stamp": func(t api.Time) string { return t.UTC().Format("2006-01-02 15:04:05") },
 		"iso":   func(t api.Time) string { return t.UTC().Format(time.RFC3339) },
 		"ago":   func(t api.Time) string { return lasting(max(0, time.Since(t.Time))) },
-		"join":  joined, "shards": shards, "list": func(all ...any) []any { return all },
+		"join":  joined, "shards": shards, "pretty": pretty, "list": func(all ...any) []any { return all },
 	}
 }
 

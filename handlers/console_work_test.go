@@ -1,0 +1,239 @@
+package handlers_test
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"fanfare/api"
+	"fanfare/console"
+	"fanfare/handlers"
+	"fanfare/store/apps"
+	"fanfare/store/storetest"
+)
+
+// hostile are texts that try to become markup, a script, an attribute or a part of an address.
+var hostile = []string{
+	`<script>window.hostile=1</script>`, `"><img src=x onerror=window.hostile=1>`, `' onmouseover='window.hostile=1`, `</title></textarea><svg onload=window.hostile=1>`,
+	`javascript:window.hostile=1`, `{{.}}`, "\u202e\u0000&lt;b&gt;",
+}
+
+// Dead letters are shown in groups and one by one, and some of them are retried or deleted after a
+// confirmation that names their number.
+func TestN1_DeadLetters(t *testing.T) {
+	t.Parallel()
+	w := setupConsole(t)
+	mustDieAs(t, w.notifications, "photo.shared", "shop/production", "BadTopic")
+	mustDieAs(t, w.notifications, "photo.shared", "shop/production", "BadTopic")
+	mustDie(t, w.jobs, 3)
+	ids := deadIDs(w.get("/v1/dead-letters"))
+	cookie := w.login(w.mustKey(api.ScopeOps))
+	const group = "dead-letters?app=shop%2Fproduction&kind=notification&reason=BadTopic&type=photo.shared"
+	all := w.page("/console/dead-letters", cookie).shows(t, 200, "Groups", group, `"n": 0`, "it would not")
+	some := w.page("/console/"+group, cookie).shows(t, 200, "BadTopic")
+	for _, id := range ids {
+		if name := `value="` + id + `"`; !strings.Contains(all.body, name) || strings.Contains(some.body, name) != strings.HasPrefix(id, "notifications.") {
+			t.Errorf("%s is on the wrong page", id)
+		}
+	}
+	w.page("/console/dead-letters?kind=none", cookie).shows(t, 422, "kind")
+	w.page("/console/dead-letters/ask?action=retry", cookie).shows(t, 422, "at least one")
+	w.page("/console/dead-letters/ask?action=eat&id=a", cookie).shows(t, 404)
+	w.page("/console/dead-letters/ask?action=delete&id="+ids[0]+"&id="+ids[1], cookie).shows(t, 200, "Delete 2 dead letters?", ids[0], ids[1])
+	if left := deadIDs(w.page("/v1/dead-letters", w.bearer(api.ScopeOps))); len(left) != 5 {
+		t.Errorf("asking changed something: %q", left)
+	}
+	change := func(action string, ids ...string) answer {
+		return w.form("/console/dead-letters", url.Values{"once": {action + ids[0]}, "action": {action}, "id": ids}, cookie)
+	}
+	change("delete", ids[0], ids[1]).shows(t, 200, "2 deleted.")
+	change("retry", ids[1], ids[2]).shows(t, 200, "1 queued again. 1 were gone already.")
+	if left := deadIDs(w.page("/v1/dead-letters", w.bearer(api.ScopeOps))); !slices.Equal(left, ids[3:]) {
+		t.Errorf("left %q of %q", left, ids)
+	}
+	w.page("/console/dead-letters", w.login(w.mustKey(api.ScopeOpsRead))).shows(t, 200).hides(t, "checkbox", "Retry the")
+	if first := w.page("/console/dead-letters?kind=job", cookie); strings.Contains(first.body, "Groups") {
+		t.Error("a filtered list has groups")
+	}
+}
+
+// bearer is the header with a new key.
+func (w *world) bearer(scopes ...api.Scope) string {
+	w.t.Helper()
+	return "Authorization: Bearer " + w.mustKey(scopes...)
+}
+
+// With FANFARE_CONSOLE_PAYLOADS=off no page has what a dead letter contains.
+func TestN4_HiddenPayloads(t *testing.T) {
+	t.Parallel()
+	w := setupConsole(t, func(o *console.Options) { o.HidePayloads = true })
+	mustDie(t, w.jobs, 1)
+	w.page("/console/dead-letters").shows(t, 200, "Payloads are hidden").hides(t, "&#34;n&#34;")
+}
+
+// Events are listed and found, and their reports are for keys that may read them.
+func TestN1_Events(t *testing.T) {
+	t.Parallel()
+	w := setupConsole(t)
+	first := w.post("/v1/events", anEvent).member(t, "id")
+	second := w.post("/v1/events", strings.Replace(anEvent, "photo.shared", "other", 1)).member(t, "id")
+	cookie := w.login(w.mustKey(api.ScopeOpsRead, api.ScopePush))
+	w.page("/console/events", cookie).shows(t, 200, first, second, "queued", `href="./events/`+first)
+	w.page("/console/events?type=other", cookie).shows(t, 200, second).hides(t, first)
+	w.page("/console/events?state=done", cookie).shows(t, 200, "No such event").hides(t, first)
+	w.page("/console/events?state=gone", cookie).shows(t, 422, "state")
+	w.page("/console/events/"+first, cookie).shows(t, 200, "photo.shared", "Recipients", `data-refresh="3"`)
+	w.page("/console/events/unknown", cookie).shows(t, 404)
+	if a := w.page("/console/find-event?id=+"+first, cookie); a.status != 303 || a.header.Get("Location") != "./events/"+first {
+		t.Errorf("%d to %q", a.status, a.header.Get("Location"))
+	}
+	reader := w.login(w.mustKey(api.ScopeOpsRead))
+	w.page("/console/events", reader).shows(t, 200, first).hides(t, `href="./events/`, ">Users</a>", ">Sales</a>")
+	w.page("/console/events/"+first, reader).shows(t, 403, "lacks the scope push")
+}
+
+// A user's page has the settings and the devices, and sends a test notification to one of them.
+func TestN1_Users(t *testing.T) {
+	t.Parallel()
+	w := setupConsole(t)
+	w.put("/v1/users/bob/devices/"+token, `{"platform":"apns","topic":"com.example.app","environment":"sandbox"}`)
+	w.put("/v1/users/bob/opt-outs/spam", "")
+	w.put("/v1/users/bob/mutes/album:42", "")
+	cookie := w.login(w.mustKey(api.ScopeOpsRead, api.ScopePush))
+	if a := w.page("/console/users?user=a:b@c", cookie); a.status != 303 || a.header.Get("Location") != "./users/a:b@c" {
+		t.Errorf("%d to %q", a.status, a.header.Get("Location"))
+	}
+	w.page("/console/users", cookie).shows(t, 200, "User")
+	w.page("/console/users/bob", cookie).shows(t, 200, token, "com.example.app", "active", "spam", "album:42", "Send a test")
+	w.page("/console/users/nobody", cookie).shows(t, 200, "no device")
+	w.page("/console/users/a%20b", cookie).shows(t, 422, "user")
+	w.page("/console/users/bob", w.login(w.mustKey(api.ScopeOpsRead))).shows(t, 403, "lacks the scope push").hides(t, token)
+	test := func() string {
+		a := w.form("/console/users/bob/devices/"+token+"/test", url.Values{"once": {"a"}}, cookie)
+		if a.status != 303 {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+		return a.header.Get("Location")
+	}
+	to := test()
+	if again := test(); again != to {
+		t.Errorf("sent twice, it leads to %q and %q", to, again)
+	}
+	at, err := url.Parse("http://h/console/users/bob/devices/x/test")
+	storetest.Must(t, err)
+	report, err := at.Parse(to)
+	storetest.Must(t, err)
+	w.page(report.RequestURI(), cookie).shows(t, 200, "fanfare.test", "was accepted")
+	w.form("/console/users/eve/devices/"+token+"/test", url.Values{}, cookie).shows(t, 404)
+}
+
+// A sale's stock is a chart and a table, and is changed only if nobody else changed the sale meanwhile.
+func TestN1_Sales(t *testing.T) {
+	t.Parallel()
+	w := setupConsole(t)
+	w.workSales()
+	w.put("/v1/sales/spring", saleBody(`[{"sku":"shoe","stock":4},{"sku":"hat","stock":0}]`, `"hold_ms":60000`)).member(t, "id")
+	held := w.post("/v1/sales/spring/reservations", `{"user":"u","lines":[{"sku":"shoe","quantity":1}]}`).member(t, "id")
+	w.post("/v1/sales/spring/reservations/"+held+"/confirm", "")
+	w.post("/v1/sales/spring/reservations", `{"user":"u","lines":[{"sku":"shoe","quantity":2}]}`)
+	cookie := w.login(w.mustKey(api.ScopeOpsRead, api.ScopeSales))
+	w.page("/console/sales", cookie).shows(t, 200, `href="./sales/spring"`, "open")
+	w.page("/console/sales?state=ended", cookie).shows(t, 200, "No such sale").hides(t, "spring")
+	page := w.page("/console/sales/spring", cookie).shows(t, 200,
+		`<rect class="fill-1" x="0" y="22" width="225" height="14"/><rect class="fill-2" x="225" y="22" width="450" height="14"/><rect class="fill-3" x="675" y="22" width="225" height="14"/>`,
+		`<th scope="row">shoe</th><td class="n">4</td><td class="n">1</td><td class="n">2</td><td class="n">1</td>`)
+	version := regexp.MustCompile(`name="version" value="([^"]*)"`).FindStringSubmatch(page.body)
+	if version == nil {
+		t.Fatal(page.body)
+	}
+	add := func(once string) answer {
+		return w.form("/console/sales/spring/stock", url.Values{"once": {once}, "sku": {"hat"}, "delta": {" 5"}, "version": {strings.ReplaceAll(version[1], "&#34;", `"`)}}, cookie)
+	}
+	if a := add("a"); a.status != 303 || a.header.Get("Location") != "../spring?done=stock" {
+		t.Errorf("%d %q %s", a.status, a.header.Get("Location"), a.body)
+	}
+	add("b").shows(t, 412, "The version has changed")
+	w.form("/console/sales/spring/stock", url.Values{"sku": {"hat"}, "delta": {"5"}}, cookie).shows(t, 422, "no version")
+	w.form("/console/sales/spring/stock", url.Values{"sku": {"hat"}, "delta": {"many"}, "version": {"*"}}, cookie).shows(t, 422, "whole number")
+	w.form("/console/sales/spring/stock", url.Values{"sku": {"hat"}, "delta": {"-9"}, "version": {"*"}}, cookie).shows(t, 409)
+	w.page("/console/sales/spring?done=stock", cookie).shows(t, 200, `<th scope="row">hat</th><td class="n">5</td>`, "The stock was changed")
+	w.page("/console/sales/none", cookie).shows(t, 404)
+	w.page("/console/sales/spring", w.login(w.mustKey(api.ScopeOpsRead))).shows(t, 403, "lacks the scope sales")
+}
+
+// setupHostile opens an open server on which every text that somebody outside can set is hostile. The
+// first pages have such texts from elsewhere alone, the others also in their address.
+func setupHostile(t *testing.T) (w *world, pages []string, plain int) {
+	t.Helper()
+	at := api.AtMillis(1767366245000)
+	var paused []api.App
+	for _, text := range hostile {
+		paused = append(paused, api.App{App: text, Topic: text, Platform: "fcm", State: api.AppPaused, Reason: text, Since: &at, Waiting: 12345})
+	}
+	db := storetest.Open(t, "embedded")
+	w = setupOn(t, db, withConsole(db), func(o *handlers.Options) {
+		o.Apps = func(context.Context) ([]api.App, error) { return paused, nil }
+		for _, text := range hostile {
+			o.About.Settings = append(o.About.Settings, api.Setting{Name: "FANFARE_X", Value: text})
+		}
+		o.Ready = func(context.Context) api.Readiness {
+			r := api.Readiness{Ready: true, Notes: hostile}
+			for _, text := range hostile {
+				r.Dependencies = append(r.Dependencies, api.Dependency{Name: text, State: "degraded", Detail: text})
+			}
+			return r
+		}
+	})
+	w.workSales()
+	for _, text := range hostile {
+		mustDieAs(t, w.notifications, text, text, text)
+		storetest.Must(t, func() error { _, err := apps.New(db).PauseApp(t.Context(), text, text); return err }())
+	}
+	w.put("/v1/users/bob/devices/"+token, `{"platform":"apns","topic":"com.example.app","environment":"sandbox"}`)
+	w.put("/v1/users/bob/opt-outs/spam", "")
+	w.put("/v1/users/bob/mutes/album:42", "")
+	w.put("/v1/sales/spring", saleBody(`[{"sku":"shoe","stock":4},{"sku":"hat","stock":0}]`, `"hold_ms":60000`))
+	event := w.post("/v1/events", anEvent).member(t, "id")
+	pages = []string{"", "events", "events/" + event, "users", "users/bob", "dead-letters", "sales", "sales/spring", "apps", "servers", "keys", "about", "nowhere", "events/unknown"}
+	plain = len(pages)
+	for _, text := range hostile {
+		q := url.QueryEscape(text)
+		pages = append(pages, "dead-letters?reason="+q+"&app="+q, "events?type="+q, "users/"+url.PathEscape(text), "dead-letters/ask?action=retry&id="+q, "keys?cursor="+q, "?done="+q)
+	}
+	return w, pages, plain
+}
+
+// tag is a tag of HTML.
+var tag = regexp.MustCompile(`<[a-zA-Z/!][^>]*>`)
+
+// No text that somebody outside can set becomes markup, on any page.
+func TestN6_NamesStayText(t *testing.T) {
+	t.Parallel()
+	w, pages, _ := setupHostile(t)
+	for _, path := range pages {
+		a := w.page("/console/" + path)
+		if a.status >= 500 || !strings.HasPrefix(a.header.Get("Content-Type"), "text/html") {
+			t.Errorf("%s: %d", path, a.status)
+		}
+		for _, found := range tag.FindAllString(a.body, -1) {
+			name := strings.ToLower(strings.Trim(strings.Fields(found)[0], "</>"))
+			if name == "img" || name == "b" || regexp.MustCompile(`(?i)\son[a-z]+\s*=`).MatchString(regexp.MustCompile(`"[^"]*"`).ReplaceAllString(found, `""`)) ||
+				regexp.MustCompile(`(?i)(href|action|src)="\s*javascript:`).MatchString(found) ||
+				name == "script" && !strings.Contains(found, "/script") && !strings.Contains(found, `script.js" defer>`) {
+				t.Errorf("%s has the tag %s", path, found)
+			}
+		}
+	}
+	if a := w.form("/console/keys", url.Values{"name": {hostile[0]}, "scope": {hostile[0]}, "expires": {hostile[1]}}); strings.Contains(a.body, "<script>") || a.status != http.StatusUnprocessableEntity {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	made := w.form("/console/keys", url.Values{"name": {hostile[1]}, "scope": {"admin"}})
+	if strings.Contains(made.body, "<img") || made.status != 200 {
+		t.Errorf("%d %s", made.status, made.body)
+	}
+	w.page("/console/keys", w.login(regexp.MustCompile(`ff_[a-z0-9]+_[a-z0-9]+`).FindString(made.body))).shows(t, 200, hostile[1]).hides(t, "<img")
+}
