@@ -82,3 +82,21 @@ func (v *visit) testDevice() error {
 	redirect(v.w, "../../../../events/"+url.PathEscape(made.ID)+"?done=tested")
 	return nil
 }
+
+// askWhy goes to what became of an event for a user.
+func (v *visit) askWhy() error {
+	if strings.TrimSpace(v.r.URL.Query().Get("user")) == "" {
+		return refuse(api.CodeValidation, "type the name of a user")
+	}
+	return v.find("users", "user")
+}
+
+// why shows what became of an event for a user.
+func (v *visit) why() error {
+	var d api.UserEvent
+	path := "/v1/events/" + url.PathEscape(v.r.PathValue("id")) + "/users/" + url.PathEscape(v.r.PathValue("user"))
+	if err := v.ask(http.MethodGet, path, nil, &d); err != nil {
+		return err
+	}
+	return v.page("why", "Why, or why not", 0, d)
+}

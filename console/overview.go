@@ -18,6 +18,7 @@ func (v *visit) overview() error {
 		Apps    []api.App // those that do not run
 		Running int
 		Servers []api.Server
+		Hour    *history
 	}
 	if err := v.ask(http.MethodGet, "/v1/stats", nil, &d.Stats); err != nil {
 		return err
@@ -45,6 +46,9 @@ func (v *visit) overview() error {
 		return err
 	}
 	d.Servers = servers.Items
+	if d.Hour, err = v.lastMinutes(spans[0]); err != nil {
+		return err
+	}
 	return v.page("overview", "Overview", refreshEvery, d)
 }
 

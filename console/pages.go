@@ -19,9 +19,13 @@ func pages() []page {
 	return []page{
 		{"GET /console/{$}", (*visit).overview, "Overview", api.ScopeOpsRead, api.ScopeOpsRead},
 
+		{"GET /console/history", (*visit).history, "History", api.ScopeOpsRead, api.ScopeOpsRead},
+
 		{"GET /console/events", (*visit).events, "Events", api.ScopeOpsRead, api.ScopeOpsRead},
 		{"GET /console/find-event", (*visit).findEvent, "", "", ""},
 		{"GET /console/events/{id}", (*visit).event, "", "", ""},
+		{"GET /console/events/{id}/why", (*visit).askWhy, "", "", ""},
+		{"GET /console/events/{id}/users/{user}", (*visit).why, "", "", ""},
 
 		{"GET /console/users", (*visit).users, "Users", api.ScopePush, api.ScopeOpsRead},
 		{"GET /console/users/{user}", (*visit).user, "", "", ""},

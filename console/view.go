@@ -180,7 +180,7 @@ func (v *visit) askLogin(p *problem, to string) {
 // functions are what templates can call.
 func functions() template.FuncMap {
 	return template.FuncMap{
-		"number": number, "ms": func(n int64) string { return lasting(time.Duration(n) * time.Millisecond) },
+		"number": number, "ms": milliseconds,
 		"stamp": func(t api.Time) string { return t.UTC().Format("2006-01-02 15:04:05") },
 		"iso":   func(t api.Time) string { return t.UTC().Format(time.RFC3339) },
 		"ago":   func(t api.Time) string { return lasting(max(0, time.Since(t.Time))) },
@@ -188,8 +188,23 @@ func functions() template.FuncMap {
 	}
 }
 
+// milliseconds writes a number of milliseconds as a duration.
+func milliseconds(n any) string {
+	if p, ok := n.(*int64); ok {
+		n = *p
+	}
+	ms, _ := n.(int64)
+	return lasting(time.Duration(ms) * time.Millisecond)
+}
+
 // number writes a number with thin spaces between its thousands.
 func number(n any) string {
+	switch p := n.(type) {
+	case *int64:
+		n = *p
+	case *float64:
+		n = *p
+	}
 	text := fmt.Sprint(n)
 	if f, ok := n.(float64); ok {
 		text = strconv.FormatFloat(f, 'f', 1, 64)

@@ -88,12 +88,18 @@ func TestN1_Events(t *testing.T) {
 	w.page("/console/events?state=gone", cookie).shows(t, 422, "state")
 	w.page("/console/events/"+first, cookie).shows(t, 200, "photo.shared", "Recipients", `data-refresh="3"`)
 	w.page("/console/events/unknown", cookie).shows(t, 404)
+	if a := w.page("/console/events/"+first+"/why?user=bob", cookie); a.status != 303 || a.header.Get("Location") != "./users/bob" {
+		t.Errorf("%d to %q", a.status, a.header.Get("Location"))
+	}
+	w.page("/console/events/"+first+"/users/bob", cookie).shows(t, 200, "photo.shared", "The event is not over", "Opted out", "false")
+	w.page("/console/events/unknown/users/bob", cookie).shows(t, 404)
 	if a := w.page("/console/find-event?id=+"+first, cookie); a.status != 303 || a.header.Get("Location") != "./events/"+first {
 		t.Errorf("%d to %q", a.status, a.header.Get("Location"))
 	}
 	reader := w.login(w.mustKey(api.ScopeOpsRead))
 	w.page("/console/events", reader).shows(t, 200, first).hides(t, `href="./events/`, ">Users</a>", ">Sales</a>")
 	w.page("/console/events/"+first, reader).shows(t, 403, "lacks the scope push")
+	w.page("/console/events/"+first+"/users/bob", reader).shows(t, 403, "scope push")
 }
 
 // A user's page has the settings and the devices, and sends a test notification to one of them.
@@ -198,7 +204,7 @@ func setupHostile(t *testing.T) (w *world, pages []string, plain int) {
 	w.put("/v1/users/bob/mutes/album:42", "")
 	w.put("/v1/sales/spring", saleBody(`[{"sku":"shoe","stock":4},{"sku":"hat","stock":0}]`, `"hold_ms":60000`))
 	event := w.post("/v1/events", anEvent).member(t, "id")
-	pages = []string{"", "events", "events/" + event, "users", "users/bob", "dead-letters", "sales", "sales/spring", "apps", "servers", "keys", "about", "nowhere", "events/unknown"}
+	pages = []string{"", "history", "history?minutes=60", "events", "events/" + event, "events/" + event + "/users/bob", "users", "users/bob", "dead-letters", "sales", "sales/spring", "apps", "servers", "keys", "about", "nowhere", "events/unknown"}
 	plain = len(pages)
 	for _, text := range hostile {
 		q := url.QueryEscape(text)
