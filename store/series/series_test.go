@@ -127,8 +127,8 @@ func TestN18_ProcessesAddUp(t *testing.T) {
 				t.Errorf("depth %d, age %d", *m.Depth, *m.OldestAgeMS)
 			}
 		}
-		if read := int(one.depths.Load() + two.depths.Load()); read == 0 || read != withDepths {
-			t.Errorf("%d minutes have depths, and they were read %d times", withDepths, read)
+		if read, all := int(one.depths.Load()+two.depths.Load()), len(minutes(t, one.store)); withDepths == 0 || read < withDepths || read > all {
+			t.Errorf("%d of %d minutes have depths, and they were read %d times", withDepths, all, read)
 		}
 	})
 }
@@ -232,6 +232,7 @@ func TestN18_MinutesWaitForRedis(t *testing.T) {
 func TestN18_LostAnswers(t *testing.T) {
 	t.Parallel()
 	proxy, url := storetest.ProxyTo(t, storetest.Redis(t).URL())
+	var losing atomic.Bool
 	var lost atomic.Int64
 	proxy.OnSent(func(c *storetest.ProxyConn, b []byte) storetest.Fate {
 		if strings.Contains(string(b), "ff:{series}") && !strings.Contains(string(b), "hvals") {
@@ -240,15 +241,18 @@ func TestN18_LostAnswers(t *testing.T) {
 		return storetest.Pass
 	})
 	proxy.OnAnswer(func(c *storetest.ProxyConn, _ []byte) storetest.Fate {
-		if c.Marked.Load() && lost.Add(1) <= 10 {
+		if c.Marked.Load() && losing.Load() && lost.Add(1) <= 10 {
 			return storetest.Reset
 		}
 		return storetest.Pass
 	})
 	p := mustRun(t, storetest.Open(t, url), short)
+	p.accepted.Add(1)
+	p.await(1) // Redis knows the script from now on, so that a write whose answer is lost has happened
+	losing.Store(true)
 	p.accepted.Add(3)
 	storetest.Eventually(t, soon, "answers were lost", func() bool { return lost.Load() > 10 })
-	p.await(3)
+	p.await(4)
 }
 
 // N18: a minute is kept for more than a day. What another version wrote and this one cannot read is left out.
