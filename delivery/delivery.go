@@ -138,6 +138,7 @@ type work struct {
 	app      string          // app charged for this send; a new registration may change the message's app
 	owner    time.Time       // when the owner of a retried dead letter's device was read
 	hanging  bool            // the service was asked and did not answer
+	answered bool            // the service was asked, or would have been
 	took     time.Duration   // from the request to its answer
 	group    *sync.WaitGroup // the queue's Run that brought the notification waits for it
 }

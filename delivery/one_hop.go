@@ -166,6 +166,7 @@ func (e *OneHop) end(w *work, mark string) {
 		e.stored = true
 	} else {
 		e.sent.Count(mark)
+		e.sent.Note(w.id, mark, w.Clock())
 	}
 	e.left--
 	if e.left > 0 || e.undone != nil {
@@ -238,7 +239,7 @@ func (d *Delivery) store(ctx context.Context, w *work, r queue.Result) {
 	}
 	job := queue.Job{
 		ID: events.NotificationJob(w.m.Event, w.m.Token), Shard: d.o.Queue.Route(w.m.Token), Group: events.GroupOf(w.m.Event, w.m.platform()), Type: actorMark(w.event.Job.Actor),
-		Guard: devices.GuardName(w.m.Token), Delay: w.event.Claim.Wait(r), Counts: r.Counts,
+		Guard: devices.GuardName(w.m.Token), Delay: w.event.Claim.Wait(r), Counts: r.Counts, Note: w.waiting(r),
 	}
 	switch r.Outcome {
 	case queue.Dead:

@@ -223,6 +223,7 @@ func atOnceAgain(a transport.Answer) bool { return a.Outcome == transport.Again 
 
 // handleAnswer turns an answer into a result, by the table resultOf.
 func (d *Delivery) handleAnswer(ctx context.Context, w *work, a transport.Answer) {
+	w.answered = true
 	w.hanging, w.took = a.Status == 0 && a.Outcome != transport.Delivered, a.Took
 	d.resume(ctx, w, a)
 	r := resultOf[a.Outcome](d, w, a)
@@ -309,25 +310,37 @@ func (d *Delivery) finish(ctx context.Context, w *work, r queue.Result) {
 		again.Retrying = false
 		r.Payload = again.encode()
 	}
+	label := r.Label
 	if r.Outcome == queue.Done && r.Label == events.LabelFailed {
-		r.Counts = plus(r.Counts, events.FailedBy(d.o.Metrics.endLabel(r)), 1)
+		label = events.FailedBy(d.o.Metrics.endLabel(r))
+		r.Counts = plus(r.Counts, label, 1)
 	}
 	if r.Outcome == queue.Dead {
 		w.claimed.Class = queue.ClassOf(w.m.Push.EventType(), d.app(w.m))
 	}
 	switch r.Outcome {
 	case queue.Done, queue.Dead:
+		r.Note = events.OutcomeText(label, w.Clock())
 		d.o.Metrics.end(w.m.platform(), r)
 		if w.m.Retrying {
 			r.Counts = plus(r.Counts, events.CountRetrying, -1)
 		}
 	case queue.Retry, queue.Defer, queue.Park:
+		r.Note = w.waiting(r)
 		if !w.m.Retrying {
 			r.Counts = plus(r.Counts, events.CountRetrying, 1)
 			r.Payload = w.m.marked()
 		}
 	}
 	w.claimed.Finish(r)
+}
+
+// waiting is what the record of the notification says while it waits after a result; "": nothing.
+func (w *work) waiting(r queue.Result) string {
+	if r.Reason == "" || r.Outcome != queue.Retry && r.Outcome != queue.Defer {
+		return ""
+	}
+	return events.Waiting(r.Reason, w.answered)
 }
 
 func plus(counts map[string]int64, name string, n int64) map[string]int64 {

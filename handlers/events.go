@@ -184,8 +184,8 @@ type getUserEventRequest struct {
 //	@Description	Shows what became of an event for one user. `now` is what holds for the user now, which may have been different when
 //	@Description	the event was targeted. `notifications` are those to the devices that the user has now, also dropped ones; while the
 //	@Description	event is not `done`, some may be missing yet. A notification has a `reason` if it waits, is tried again or failed, `at` is
-//	@Description	when it ended, and `until` when it is tried again. What is not known is absent: `is_actor` and `muted` if the event's
-//	@Description	actor and object are not on record. `outcomes_kept: false` says that it is no longer known how some of the event's
+//	@Description	when it ended, and `until` when it is tried again. What is not known is absent: `is_actor` and `muted` before the
+//	@Description	event is targeted, or if its actor and object are not on record. `outcomes_kept: false` says that it is no longer known how some of the event's
 //	@Description	notifications have ended, so that a device without one may have got it. The key needs the scope `push` as well,
 //	@Description	because the answer is about a user.
 //	@Tags			operations

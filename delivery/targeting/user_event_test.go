@@ -37,22 +37,122 @@ func mustBeAlone(t testing.TB, e *api.UserEvent) api.UserNotification {
 	return e.Notifications[0]
 }
 
+// mustBeAt fails unless a notification ended between two times, to the second. Redis' clock counts, which is that
+// of this machine.
+func mustBeAt(t testing.TB, n api.UserNotification, from, to time.Time) {
+	t.Helper()
+	if n.At == nil || n.At.Before(from.Truncate(time.Second)) || n.At.After(to) {
+		t.Errorf("%+v, want a time from %v to %v", n, from, to)
+	}
+}
+
+// eachHop runs a test with notifications that are sent with their event, and with such that wait in the queue.
+func eachHop(t *testing.T, f func(t *testing.T, o options)) {
+	t.Helper()
+	for name, two := range map[string]bool{"OneHop": false, "TwoHops": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f(t, options{twoHops: two})
+		})
+	}
+}
+
 func TestN10_Delivered(t *testing.T) {
 	t.Parallel()
-	p := setup(t, options{twoHops: true})
+	eachHop(t, func(t *testing.T, o options) {
+		p := setup(t, o)
+		p.mustDevice("bob", 1)
+		p.mustDevice("eve", 2)
+		p.mustDevice("amy", 3)
+		storetest.Must(t, p.first.devices.PutOptOut(t.Context(), "eve", "hello"))
+		storetest.Must(t, p.first.devices.PutMute(t.Context(), "amy", "o:1", nil))
+		before := time.Now()
+		r := hello("bob", "eve", "amy", "actor")
+		r.Actor, r.Object = "actor", "o:1"
+		id := p.mustPost(r)
+		p.mustEnd(id, api.EventDone)
+		e := p.mustUserEvent(id, "bob")
+		n := mustBeAlone(t, e)
+		if e.State != api.EventDone || !e.OutcomesKept || n.Token != token(1) || n.Platform != api.PlatformAPNs || n.State != api.NotificationDelivered || n.Reason != "" {
+			t.Errorf("delivered: %+v", e)
+		}
+		mustBeAt(t, n, before, time.Now())
+		for user, want := range map[string][3]bool{"bob": {}, "eve": {1: true}, "amy": {2: true}, "actor": {true}} {
+			e := p.mustUserEvent(id, user)
+			if e.Now.IsActor == nil || e.Now.Muted == nil {
+				t.Fatalf("%s: %+v", user, e.Now)
+			}
+			if got := [3]bool{*e.Now.IsActor, e.Now.OptedOut, *e.Now.Muted}; got != want || !e.OutcomesKept || len(e.Notifications) > 0 != (user == "bob") {
+				t.Errorf("%s: actor, opted out and muted %v, want %v: %+v", user, got, want, e)
+			}
+		}
+	})
+}
+
+// N10: a device that is gone says why and when, and so does the notification that found it gone.
+func TestN10_DeviceGone(t *testing.T) {
+	t.Parallel()
+	eachHop(t, func(t *testing.T, o options) {
+		p := setup(t, o)
+		p.mustDevice("bob", 1)
+		p.apns.Script(token(1), apnstest.Gone("Unregistered", time.Now().Add(time.Hour)))
+		before := time.Now()
+		id := p.mustPost(hello("bob"))
+		p.mustEnd(id, api.EventDone)
+		storetest.Eventually(t, soon, "the device to be dropped", func() bool { return p.device("bob", 1).State == api.DeviceDropped })
+		e := p.mustUserEvent(id, "bob")
+		n := mustBeAlone(t, e)
+		if n.State != api.NotificationFailed || n.Reason != "Unregistered" || !e.OutcomesKept {
+			t.Errorf("%+v", e)
+		}
+		mustBeAt(t, n, before, time.Now())
+		if d := e.Now.Devices[0]; d.State != api.DeviceDropped || d.Reason != "Unregistered" || d.DroppedAt == nil {
+			t.Errorf("%+v", d)
+		}
+	})
+}
+
+// N10: while a notification is tried again, the push service's answer and the time of the next try are told.
+func TestN10_Retrying(t *testing.T) {
+	t.Parallel()
+	eachHop(t, func(t *testing.T, o options) {
+		o.delivery = func(o *delivery.Options) { o.RetryBase, o.RetryMax = time.Hour, time.Hour }
+		o.queue = func(o *queue.Options) { o.RetryBase, o.RetryMax = time.Hour, time.Hour }
+		p := setup(t, o)
+		p.mustDevice("bob", 1)
+		p.apns.Script(token(1), apnstest.Fail(429, "TooManyRequests"))
+		id := p.mustPost(hello("bob"))
+		var e *api.UserEvent
+		storetest.Eventually(t, soon, "the notification to be tried again", func() bool {
+			e = p.mustUserEvent(id, "bob")
+			return len(e.Notifications) == 1 && e.Notifications[0].State == api.NotificationRetrying
+		})
+		if n := e.Notifications[0]; n.Reason != "TooManyRequests" || n.Until == nil || n.Until.Before(time.Now().Add(-soon)) || n.At != nil || e.State == api.EventDone {
+			t.Errorf("%+v", e)
+		}
+		second := p.mustPost(hello("bob"))
+		storetest.Eventually(t, soon, "the next one to wait for the device", func() bool {
+			e = p.mustUserEvent(second, "bob")
+			return len(e.Notifications) == 1 && e.Notifications[0].Reason == "the device backs off"
+		})
+		if n := e.Notifications[0]; n.State != api.NotificationWaiting || n.Until == nil {
+			t.Errorf("%+v", n)
+		}
+	})
+}
+
+func TestN10_Expired(t *testing.T) {
+	t.Parallel()
+	p := setup(t, options{twoHops: true, delivery: func(o *delivery.Options) { o.MaxAge = time.Nanosecond }})
 	p.mustDevice("bob", 1)
-	p.mustDevice("eve", 2)
-	storetest.Must(t, p.first.devices.PutOptOut(t.Context(), "eve", "hello"))
-	id := p.mustPost(hello("bob", "eve"))
+	before := time.Now()
+	id := p.mustPost(hello("bob"))
 	p.mustEnd(id, api.EventDone)
-	e := p.mustUserEvent(id, "bob")
-	n := mustBeAlone(t, e)
-	if e.State != api.EventDone || !e.OutcomesKept || n.Token != token(1) || n.Platform != api.PlatformAPNs || n.State != api.NotificationDelivered || n.Reason != "" {
-		t.Errorf("delivered: %+v", e)
+	n := mustBeAlone(t, p.mustUserEvent(id, "bob"))
+	if n.State != api.NotificationExpired {
+		t.Errorf("%+v", n)
 	}
-	if e = p.mustUserEvent(id, "eve"); len(e.Notifications) > 0 || !e.OutcomesKept || !e.Now.OptedOut {
-		t.Errorf("opted out: %+v", e)
-	}
+	mustBeAt(t, n, before, time.Now())
 }
 
 // N10: what fanfare no longer knows is not told as if nothing had been sent.

@@ -62,6 +62,8 @@ type Sent struct {
 	Why map[string]int64 `json:",omitempty"`
 	// Others are those of the numbers that belong to each of the OtherPlatforms; the rest is APNs'.
 	Others [len(OtherPlatforms)]Ends `json:",omitzero"`
+
+	each string // how each has ended, see Note
 }
 
 // Make counts n notifications that an event has on a platform.
@@ -123,10 +125,12 @@ type progress struct {
 	sent   Sent
 	parts  int64 // number of parts that the event was split into; their counts are added to these
 	sendAt int64 // Job.SendAt
+
+	subjects string // Job.subjects
 }
 
 func (j *Job) report(state byte, all Counts, sent Sent, parts int64) string {
-	return (&progress{state, j.Type, all, sent, parts, j.SendAt}).text()
+	return (&progress{state, j.Type, all, sent, parts, j.SendAt, j.subjects()}).text()
 }
 
 // ReportTargeting is the report of an event whose audience was partly targeted. sent counts its
@@ -180,7 +184,7 @@ func (p *progress) numbers() []*int64 {
 
 // text is the letter of the state and the type, which has no blank, followed by the counts up to
 // the last one that is not 0, each after a blank. A count of 0 is an empty text. The reasons of
-// failed notifications follow after the counts, and at least after those of APNs.
+// failed notifications follow after the counts, and at least after those of APNs, and then what is known.
 func (p *progress) text() string {
 	b := make([]byte, 0, len(p.typ)+24)
 	b = append(append(b, p.state), p.typ...)
@@ -200,7 +204,7 @@ func (p *progress) text() string {
 	for why, n := range p.sent.Why {
 		b = strconv.AppendInt(append(append(append(b, ' '), why...), '='), n, 10)
 	}
-	return string(b)
+	return string(append(b, p.known(len(b))...))
 }
 
 // typeOf reads the type in the form of text.
@@ -218,6 +222,10 @@ func parseProgress(text string) (p progress, err error) {
 	for i, field := range fields[1:] {
 		var n int64
 		why, number, reason := strings.Cut(field, "=")
+		if reason && number == "" {
+			p.setKnown(why)
+			continue
+		}
 		if !reason {
 			number = field
 		}

@@ -40,15 +40,19 @@ func (s *Store) UserEvent(ctx context.Context, id string, u *UserNow) (*api.User
 	now, r := s.o.Now(), w.report()
 	out := &api.UserEvent{
 		ID: id, User: u.User, Type: r.Type, State: r.State, Now: w.userNow(u, now), Notifications: []api.UserNotification{},
-		OutcomesKept: w.keepsOutcomes(now.Add(-s.o.Notifications.Retention())),
 	}
+	outcomes := w.event.outcomes(now)
+	out.OutcomesKept = w.keepsOutcomes(int64(len(outcomes)), now.Add(-s.o.Notifications.Retention()))
 	for i := range devices {
-		n, kept := w.notification(r, &devices[i], &found[i])
-		if out.OutcomesKept = out.OutcomesKept && kept; n == nil {
+		n := &api.UserNotification{Token: devices[i].Token, Platform: devices[i].PlatformOf()}
+		if o, ok := outcomes[jobs[i].ID[:digestLength]]; ok {
+			o.tell(n, r.FailedBy)
+		} else if !w.tell(n, r, &found[i], now) {
+			out.OutcomesKept = out.OutcomesKept && found[i].Standing != queue.StandingEnded
 			continue
 		}
-		if n.State == api.NotificationWaiting {
-			n.Reason = u.Aside(&devices[i])
+		if why := u.Aside(&devices[i]); found[i].Standing == queue.StandingLive && n.Until == nil && why != "" {
+			n.State, n.Reason = api.NotificationWaiting, why
 		}
 		out.Notifications = append(out.Notifications, *n)
 	}
@@ -58,39 +62,45 @@ func (s *Store) UserEvent(ctx context.Context, id string, u *UserNow) (*api.User
 // userNow tells what holds for a user now.
 func (w *whole) userNow(u *UserNow, at time.Time) api.UserNow {
 	n := api.UserNow{OptedOut: slices.Contains(u.Settings.OptOuts, w.event.typ), Live: u.Live, Devices: u.Settings.Devices}
-	if !slices.ContainsFunc(u.Settings.Mutes, func(m api.Mute) bool { return m.Until == nil || m.Until.After(at) }) {
+	var muted []string
+	for _, m := range u.Settings.Mutes {
+		if m.Until == nil || m.Until.After(at) {
+			muted = append(muted, m.Object)
+		}
+	}
+	n.IsActor, n.Muted = w.event.is(0, u.User), w.event.is(1, muted...)
+	if len(muted) == 0 {
 		n.Muted = new(false)
 	}
 	return n
 }
 
-// keepsOutcomes tells whether it is still on record how each of the event's notifications has ended. The
-// tombstones of those that ended before since may be gone.
-func (w *whole) keepsOutcomes(since time.Time) bool {
-	e := &w.event.sent.Ends
-	if e.Delivered+e.Failed+e.Expired > 0 {
+// keepsOutcomes tells whether it is still on record how each of the event's notifications has ended. Its report has
+// some outcomes. The tombstones of notifications that ended before since may be gone.
+func (w *whole) keepsOutcomes(reported int64, since time.Time) bool {
+	if e := &w.event.sent.Ends; e.Delivered+e.Failed+e.Expired > reported {
 		return false
 	}
 	old := queue.MadeBefore(w.id, since) && w.event.sendAt < since.UnixMilli()
 	return !old || !slices.ContainsFunc(w.sent, func(counts map[string]int64) bool { return counts[CountCreated] > 0 })
 }
 
-// notification tells what became of the notification to a device, from what is on record of its job; nil:
-// nothing is known of one. kept is false if it has ended and it is not known how.
-func (w *whole) notification(r *api.EventReport, d *api.Device, job *queue.Found) (n *api.UserNotification, kept bool) {
-	n = &api.UserNotification{Token: d.Token, Platform: d.PlatformOf()}
+// tell fills in what became of a notification, from what is on record of its job. It returns false if nothing is
+// known.
+func (w *whole) tell(n *api.UserNotification, r *api.EventReport, job *queue.Found, now time.Time) bool {
 	switch job.Standing {
 	case queue.StandingLive:
-		n.State = api.NotificationWaiting
+		tellWaiting(n, job, now)
 	case queue.StandingDead:
 		n.State, n.Reason, n.At = api.NotificationFailed, job.Text, &job.At
 	case queue.StandingEnded:
-		n.State = endOfAll(r)
+		if o, _, ok := cutOutcome(job.Text[min(1, len(job.Text)):], now); ok { // behind the letter D or X
+			o.tell(n, r.FailedBy)
+		} else {
+			n.State = endOfAll(r)
+		}
 	}
-	if n.State == "" {
-		return nil, job.Standing != queue.StandingEnded
-	}
-	return n, true
+	return n.State != ""
 }
 
 // endOfAll is how every notification of an event has ended, "" if they have not all ended in one way.

@@ -81,7 +81,7 @@
 //	gone                 zset    session that ended: 1 lost, 0 left  until it is empty
 //	epoch                string  epoch of the last session         for ever
 //	memo:<series>        string  last call: number, claims, answer  10 min
-//	jobs:<n>.<n>         hash    id of a named job: 1           while it lives
+//	jobs:<n>.<n>         hash    id of a named job: 1, or why and till when it waits, while it lives
 //	later                zset    list of jobs by its time in ms  while it has any
 //	later:<ms>           list    jobs that are due then         until due
 //	heads                hash    conflict key: its head's id    while it lives
@@ -92,7 +92,7 @@
 //	attach:<id>          list    a job's attachment             with job or dead letter
 //	parked:<name>        stream  parked jobs                    until moved back
 //	parkedn              hash    name: how many are parked      while there are
-//	done:<bucket>        hash    named id: D done, X dead      Retention
+//	done:<bucket>        hash    named id: D done, with a note, X dead  Retention
 //	report:<6 of the id> hash    rest of the id: report         ReportRetention, or MaxAge
 //	reported             zset    6 of an id by their number     the latest 10,000 with reports
 //	group:<6 of the id>  hash    rest of the group: counts      GroupRetention

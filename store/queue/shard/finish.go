@@ -226,13 +226,17 @@ func appendResult(args []any, c *Claimed, r *Result) []any {
 	if r.Outcome == Retry || r.Outcome == Defer || r.Outcome == Dead { // it may become a dead letter
 		class = c.Class
 	}
+	aside := r.Parked
+	if r.Outcome != Park {
+		aside = r.Note
+	}
 	if r.Untouched {
 		fence = c.past.fence
 	}
 	if r.Payload != nil {
 		payload = "1" + string(r.Payload)
 	}
-	return append(args, c.place, outcome, c.past.head(&c.Job), fence, label, countsText(r.Counts), MS(c.Wait(*r)), payload, r.Parked, r.Reason, r.Err, r.Report, class)
+	return append(args, c.place, outcome, c.past.head(&c.Job), fence, label, countsText(r.Counts), MS(c.Wait(*r)), payload, aside, r.Reason, r.Err, r.Report, class)
 }
 
 // countsText encodes the changes to a group's counters for scripts; "" means no change.

@@ -49,6 +49,8 @@ type Job struct {
 	NotBefore time.Time
 	// Failures are attempts that were used up before it was enqueued.
 	Failures int
+	// Note is why a named job is delayed, for Find: see Result.
+	Note string
 }
 
 // Enqueued answers for one job. New is false when the id, or the unique id,
@@ -115,6 +117,9 @@ type Result struct {
 	// be longer than RetryMax. A Delay replaces both.
 	Least  time.Duration
 	Parked string
+	// Note is what Find tells of a named job: after Done, behind the letter of its tombstone; after Retry and Defer,
+	// while it waits, and followed by the time in ms until which it does.
+	Note string
 	// Reason and Err tell people why (Dead, Retry, Defer).
 	Reason string
 	Err    string

@@ -251,7 +251,7 @@ func appendEntry(args []any, e *Entry) []any {
 		}
 		return args
 	}
-	args = append(args, e.Job.Report, max(0, MS(e.Job.Delay)), countsText(e.Job.Counts), len(e.Job.Attachment))
+	args = append(args, e.Job.Report, max(0, MS(e.Job.Delay)), countsText(e.Job.Counts), e.Job.Note, len(e.Job.Attachment))
 	for _, a := range e.Job.Attachment {
 		args = append(args, a)
 	}

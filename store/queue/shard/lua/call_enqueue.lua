@@ -34,7 +34,7 @@ local at, answers, plain = first + 3, {}, true
 local function skip(from, n)
   for _ = 1, n do
     local kind = string.byte(ARGV[from], 1, 1)
-    from = from + (kind == 80 and 1 or kind == 82 and 2 or 5 + tonumber(ARGV[from + 4]))
+    from = from + (kind == 80 and 1 or kind == 82 and 2 or 6 + tonumber(ARGV[from + 5]))
   end
   return from
 end

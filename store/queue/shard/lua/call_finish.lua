@@ -5,7 +5,7 @@
 --       done and hold nothing: each place, id or '', report; 7 other jobs, each 13:
 --       place, outcome, head (text without payload), fence, label, counts as
 --       JSON or '', delay in ms, 1 and the new payload or '', name to
---       park under, reason, error, report, class; 8 marked jobs, each id, report or '',
+--       park under or note, reason, error, report, class; 8 marked jobs, each id, report or '',
 --       number of values, which follow: name, value and so on; 9 ids of jobs whose
 --       marks go
 -- RETURNS: as part_call.lua; the answer is a digit per job, the done ones first:
@@ -59,7 +59,7 @@ local function finish(o)
   end
   if o.report ~= '' then report(e.i, o.report) end
   if o.outcome == 'done' then
-    close(e, 'D', o.label, limits.retention)
+    close(e, 'D' .. o.park, o.label, limits.retention)
     return 1
   end
   local status, parked = move(o, e, limits)

@@ -17,7 +17,7 @@ local function yield(e)
   put_stream(next, front(next))
 end
 
--- close leaves nothing of a job but its tombstone (D done, X dead) and, when it
+-- close leaves nothing of a job but its tombstone (D and a note: done, X: dead) and, when it
 -- became a dead letter, its attachment.
 local function close(e, letter, label, retention, keep)
   if e.r == '1' then

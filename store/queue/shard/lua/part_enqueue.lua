@@ -2,7 +2,7 @@
 -- KEYS: none
 -- ARGV: 1 and on: those of the including script
 -- RETURNS: nothing; it only defines functions
--- TAKES: P, MAIN, READY, UNIQUES, record_of, WAKE, parse, add, admit, put_later, next_due,
+-- TAKES: P, MAIN, READY, UNIQUES, record_of, int, WAKE, parse, add, admit, put_later, next_due,
 --        buckets_of, count, report
 -- GIVES: store, furthest
 
@@ -39,15 +39,15 @@ end
 
 -- store_full stores the job at ARGV[at]: its text (enqueued in ms: when the job may start
 -- at the earliest, or ''), report or '', delay in ms, counts as
--- JSON or '', and the number of its attachments, which follow. It returns the id that
+-- JSON or '', note or '', and the number of its attachments, which follow. It returns the id that
 -- holds, 1 if this call made it, and where the next job begins. The ids under which the job
 -- is known are written last, so that a script that fails before has lost nothing.
 local function store_full(at, ms)
-  local e, n = parse(ARGV[at]), tonumber(ARGV[at + 4])
-  local after = at + 5 + n
+  local e, n = parse(ARGV[at]), tonumber(ARGV[at + 5])
+  local after = at + 6 + n
   local id = known_as(e)
   if id then return id, 0, after end
-  attach(e, at + 5, n)
+  attach(e, at + 6, n)
   count(e.g, 'created', 1)
   if ARGV[at + 3] ~= '' then
     for name, more in pairs(cjson.decode(ARGV[at + 3])) do count(e.g, name, more) end
@@ -61,7 +61,7 @@ local function store_full(at, ms)
     e.s = ''
   end
   if due > ms then delay(e, due, ms) else admit(e, 'm', ms) end
-  if e.r == '1' then redis.call('HSET', record_of(e.i), e.i, '1') end
+  if e.r == '1' then redis.call('HSET', record_of(e.i), e.i, ARGV[at + 4] == '' and '1' or ARGV[at + 4] .. int(due)) end
   if e.u ~= '' then redis.call('HSET', UNIQUES, e.u, e.i) end
   return e.i, 1, after
 end

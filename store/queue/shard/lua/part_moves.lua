@@ -2,7 +2,7 @@
 -- KEYS: none
 -- ARGV: none
 -- RETURNS: nothing; it only defines functions
--- TAKES: P, STATS, text_of, add, put_stream, front, count_parked, put_later, yield, bury
+-- TAKES: P, STATS, record_of, int, text_of, add, put_stream, front, count_parked, put_later, yield, bury
 -- GIVES: move
 
 -- park moves a job to a stream that nobody reads until it is moved back. It returns the
@@ -38,6 +38,7 @@ local function move(o, e, limits)
     put_stream(e, front(e))
   else
     if o.outcome == 'park' then parked = park(e, o.park) else put_later(e, limits.ms + o.delay, limits.ms) end
+    if o.outcome ~= 'park' and o.park ~= '' and e.r == '1' then redis.call('HSET', record_of(e.i), e.i, o.park .. int(limits.ms + o.delay)) end
     if o.outcome == 'retry' then redis.call('HINCRBY', STATS, 'retries', 1) end
     yield(e)
   end

@@ -10,8 +10,7 @@
 -- few when there is little to do and small when there is much. The buckets of one
 -- half minute begin with its characters, the first 4 of an id made by NewID; another
 -- id has a bucket of its own. Ids are never taken out, so a full one stays full.
-local FULL, LEVELS = 128, 3
-local sizes, ends = {}, {}
+local FULL, LEVELS, sizes, ends = 128, 3, {}, {}
 
 local function full(key)
   sizes[key] = sizes[key] or redis.call('HLEN', key)
@@ -31,7 +30,7 @@ local function buckets_of(e)
   return all
 end
 
--- mark_end notes the end of a job: D done, X dead; save_ends writes it.
+-- mark_end notes the end of a job: D done, with the note of its result, X dead; save_ends writes it.
 local function mark_end(e, letter, ttl)
   local all = buckets_of(e)
   local list = ends[all[#all]] or { all = all, ttl = ttl }
