@@ -34,6 +34,7 @@ const (
 	CodeNotHeld           Code = "not_held"
 	CodeSaleOpen          Code = "sale_open"
 	CodeOwed              Code = "owed"
+	CodeChanged           Code = "changed"
 	CodeIDUsed            Code = "id_used"
 	CodeEnded             Code = "ended"
 	CodeVersionMismatch   Code = "version_mismatch"
@@ -101,6 +102,8 @@ var errorTable = map[Code]Meaning{
 		"The sale sells now. It can be deleted before it starts and after it ended"},
 	CodeOwed: {http.StatusConflict, "The sale has holds, or orders that are not on record yet", true,
 		"A hold of the sale lives, or a confirmation is not on record yet"},
+	CodeChanged: {http.StatusConflict, "There are more than expected", false,
+		"More dead letters match than the `expect` of the call; `matched` has their number. Nothing happened"},
 	CodeIDUsed: {http.StatusConflict, "The id was used by a deleted sale", false,
 		"Reservations were made in a deleted sale of this id, so that the id is not free again"},
 	CodeEnded: {http.StatusGone, "The sale has ended", false,

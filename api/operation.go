@@ -2,8 +2,12 @@ package api
 
 import "time"
 
-// OperationsKept is how long an operation is kept after it is done.
-const OperationsKept = 30 * 24 * time.Hour
+const (
+	// OperationsKept is how long an operation on record is kept after it is done.
+	OperationsKept = 30 * 24 * time.Hour
+	// DeadOperationsKept is the same for operations on dead letters.
+	DeadOperationsKept = 24 * time.Hour
+)
 
 // Action says what an operation does.
 type Action string
@@ -14,12 +18,18 @@ const (
 	ActionErase Action = "users.erase"
 	// ActionRebuild builds the index of a user's recent contacts again.
 	ActionRebuild Action = "contacts.rebuild"
+	// ActionRetryDead and ActionDeleteDead retry and delete dead letters.
+	ActionRetryDead  Action = "dead_letters.retry"
+	ActionDeleteDead Action = "dead_letters.delete"
 )
 
 // Scope is the scope with which an API key begins operations of this action, and reads them.
 func (a Action) Scope() Scope {
-	if a == ActionRebuild {
+	switch a {
+	case ActionRebuild:
 		return ScopeContacts
+	case ActionRetryDead, ActionDeleteDead:
+		return ScopeOps
 	}
 	return ScopeUsersErase
 }
@@ -37,10 +47,16 @@ const (
 // /v1/operations/{id}. It names no user.
 type Operation struct {
 	ID     string         `json:"id"`
-	Action Action         `json:"action" enums:"users.erase,contacts.rebuild"`
+	Action Action         `json:"action" enums:"users.erase,contacts.rebuild,dead_letters.retry,dead_letters.delete"`
 	State  OperationState `json:"state" enums:"running,done"`
-	// Removed is what the operation has removed so far: numbers by kind.
-	Removed map[string]int64 `json:"removed"`
+	// Removed is what the operation has removed so far: numbers by kind. Operations on dead letters have
+	// neither it nor Kept, but Matched and Left.
+	Removed map[string]int64 `json:"removed,omitzero"`
 	// Kept is what the operation leaves: numbers by kind.
-	Kept map[string]int64 `json:"kept"`
+	Kept map[string]int64 `json:"kept,omitzero"`
+	// Matched is the number of dead letters that the operation was to retry or to delete.
+	Matched *int64 `json:"matched,omitempty"`
+	// Left is how many of them it has not reached yet, at most. When the operation is done, it is how many
+	// could not be retried.
+	Left *int64 `json:"left,omitempty"`
 }

@@ -83,6 +83,30 @@ type DeadLetterGroups struct {
 	Items []DeadLetterGroup `json:"items"`
 }
 
+// DeadLettersRequest is the body of POST /v1/dead-letters/retry and /v1/dead-letters/delete: which letters,
+// and how many the caller has seen. Without a kind, reason, type and app, All must be true.
+type DeadLettersRequest struct {
+	Kind   string `json:"kind,omitempty" validate:"omitempty,oneof=event notification job" enums:"event,notification,job"`
+	Reason string `json:"reason,omitempty" validate:"max=256" maxLength:"256" example:"BadPath"`
+	// Type is the type of the event.
+	Type string `json:"type,omitempty" validate:"omitempty,identifier" example:"photo.shared"`
+	// App is the whole name of an app or, without a slash, a topic.
+	App string `json:"app,omitempty" validate:"max=512" maxLength:"512" example:"com.example.app"`
+	All bool   `json:"all,omitempty"`
+	// Before is a time by Redis' clock, not in the future: letters that died then or later are left alone.
+	Before *Time `json:"before" validate:"required" swaggertype:"string" format:"date-time"`
+	// Expect is how many such letters there are at most.
+	Expect *int64 `json:"expect" validate:"required,min=0,max=9007199254740991" minimum:"0" example:"12"`
+}
+
+// DeadLettersAccepted is the answer of POST /v1/dead-letters/retry and /v1/dead-letters/delete.
+type DeadLettersAccepted struct {
+	// Operation is the id of the operation.
+	Operation string `json:"operation"`
+	// Matched is how many letters there were.
+	Matched int64 `json:"matched"`
+}
+
 // Health is the answer of GET /healthz.
 type Health struct {
 	Status string `json:"status" example:"ok"`

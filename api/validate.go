@@ -57,6 +57,7 @@ func NewValidator() *Validator {
 	v.RegisterStructValidation(deviceEntryRules, DeviceEntry{})
 	v.RegisterStructValidation(deviceBatchRules, DeviceBatchRequest{})
 	v.RegisterStructValidation(contactBatchRules, ContactBatchRequest{})
+	v.RegisterStructValidation(deadLettersRules, DeadLettersRequest{})
 	return &Validator{engine: v}
 }
 
@@ -324,6 +325,14 @@ func topicUsersRules(sl validator.StructLevel) {
 	seen := map[string]string{}
 	unique(sl, seen, r.Add, func(i int) string { return fmt.Sprintf("add[%d]", i) })
 	unique(sl, seen, r.Remove, func(i int) string { return fmt.Sprintf("remove[%d]", i) })
+}
+
+// deadLettersRules requires a caller who means all dead letters to say so.
+func deadLettersRules(sl validator.StructLevel) {
+	r := current[DeadLettersRequest](sl)
+	if !r.All && r.Kind == "" && r.Reason == "" && r.Type == "" && r.App == "" {
+		sl.ReportError(r.All, "all", "All", "required", "to be true, or one of kind, reason, type and app")
+	}
 }
 
 // objectRules requires a field to be a JSON object of at most so many bytes.

@@ -69,7 +69,7 @@ func quickStruct(t reflect.Type) quick {
 		checks = append(checks, func(v reflect.Value) bool { return len(v.Addr().Interface().(*DeviceBatchRequest).repeats()) == 0 })
 	case reflect.TypeFor[ContactBatchRequest]():
 		checks = append(checks, func(v reflect.Value) bool { return len(v.Addr().Interface().(*ContactBatchRequest).repeats()) == 0 })
-	case reflect.TypeFor[Audience](), reflect.TypeFor[EventRequest](), reflect.TypeFor[EventTypeRequest](), reflect.TypeFor[SaleRequest](), reflect.TypeFor[TopicUsersRequest]():
+	case reflect.TypeFor[Audience](), reflect.TypeFor[EventRequest](), reflect.TypeFor[EventTypeRequest](), reflect.TypeFor[SaleRequest](), reflect.TypeFor[TopicUsersRequest](), reflect.TypeFor[DeadLettersRequest]():
 		return unsure // these types have rules between fields
 	}
 	return all(checks)

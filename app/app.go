@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"fanfare/api"
 	"fanfare/delivery"
 	"fanfare/delivery/targeting"
 	"fanfare/delivery/transport"
@@ -23,6 +24,7 @@ import (
 	"fanfare/store/chat"
 	"fanfare/store/chat/live"
 	"fanfare/store/contacts"
+	"fanfare/store/deadletters"
 	"fanfare/store/devices"
 	"fanfare/store/erasure"
 	"fanfare/store/events"
@@ -61,6 +63,7 @@ type app struct {
 	apps     *apps.Store
 	servers  *servers.Store
 	series   *series.Store
+	letters  *deadletters.Store
 	contacts *contacts.Store
 	sales    *sales.Store
 	erasure  *erasure.Store
@@ -148,6 +151,7 @@ func (a *app) openQueues() {
 	toDo.Name, toDo.Lease = "jobs", c.JobLease
 	toDo.MaxAge = -1            // a change on record is retried for ever
 	toDo.InFlight = jobsAtATime // they share the SQL connections with requests
+	toDo.ReportRetention = max(toDo.ReportRetention, api.DeadOperationsKept)
 	a.eventQueue, a.notificationQueue, a.jobQueue = queue.New(a.redis, toTarget), queue.New(a.redis, toSend), queue.New(a.redis, toDo)
 }
 
@@ -178,6 +182,7 @@ func (a *app) openNouns() error {
 	a.apps = apps.New(a.redis)
 	a.servers = servers.New(a.redis, servers.Options{Logger: a.log})
 	a.series = series.New(a.redis, series.Options{Totals: a.metrics.Totals, Depths: a.depths, Logger: a.log})
+	a.letters = deadletters.New(deadletters.Options{Queues: a.queues(), Jobs: a.jobQueue, Logger: a.log})
 	a.contacts, err = contacts.New(a.contactsRedis, a.record, a.jobQueue, contacts.Options{
 		Max: a.config.ContactsMax, Min: a.config.ContactsMin, Logger: a.log,
 	})
@@ -243,6 +248,7 @@ func (a *app) jobHandlers() map[string]func(context.Context, *queue.Claimed) que
 	all := a.contacts.Jobs()
 	maps.Copy(all, a.sales.Jobs())
 	maps.Copy(all, a.erasure.Handlers())
+	maps.Copy(all, a.letters.Handlers())
 	return all
 }
 
@@ -274,7 +280,7 @@ func (a *app) handlers() (public, private http.Handler) {
 		hidden = "/metrics"
 	}
 	whole := handlers.New(handlers.Options{
-		Events: a.events, Devices: a.devices, Record: a.record, Keys: a.keys, Tokens: a.tokens, Erase: a.erasure.Erase, UserConfirm: bool(a.config.UserConfirm), Contacts: a.contacts, Sales: a.sales, Servers: a.servers, Series: a.series, Apps: a.listApps, Pauses: a.apps,
+		Events: a.events, Devices: a.devices, Record: a.record, Keys: a.keys, Tokens: a.tokens, Erase: a.erasure.Erase, UserConfirm: bool(a.config.UserConfirm), Contacts: a.contacts, Sales: a.sales, Servers: a.servers, Series: a.series, DeadLetters: a.letters, Apps: a.listApps, Pauses: a.apps,
 		EventQueue: a.eventQueue, NotificationQueue: a.notificationQueue, JobQueue: a.jobQueue,
 		TakesDevice: a.sender.Takes, PushOrigins: a.config.pushOrigins(), PublicKey: a.webPushKey, Ready: a.readyFor, DeliveredPerSecond: a.metrics.DeliveredPerSecond,
 		Chats: a.chats, Live: a.streams, Pusher: a.pusher,

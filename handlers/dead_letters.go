@@ -253,3 +253,64 @@ func (s *server) deleteDeadLetter(ctx context.Context, in *deleteDeadLetterReque
 	s.web.LogChange(ctx, "dead_letters.delete", in.ID)
 	return web.NoContent(), nil
 }
+
+type deadLettersRequest struct {
+	Body        api.DeadLettersRequest
+	Idempotency api.Idempotency
+}
+
+// retryDeadLetters retries all dead letters that fit.
+//
+//	@Summary		Retry many dead letters
+//	@Description	Puts the jobs of all dead letters that fit back into their queues, as an operation in the background. `kind`, `reason`,
+//	@Description	`type` and `app` choose letters as they do in the list; without them, `all` must be true. `before` and `expect` make
+//	@Description	sure that these are letters that the caller knows: letters that died at `before` or later are left alone, and if more
+//	@Description	than `expect` fit, nothing happens. Fewer are fine. `GET /v1/operations/{id}` shows how far the operation has come. It
+//	@Description	survives crashes. A letter is left if its job, or another job with the same unique id, has been queued since.
+//	@Tags			operations
+//	@ID				retryDeadLetters
+//	@Accept			json
+//	@Produce		json
+//	@Param			Idempotency-Key	header		string						false	"Makes the call safe to repeat for 24 h"	minlength(1)	maxlength(255)
+//	@Param			letters			body		api.DeadLettersRequest		true	"Which letters, and how many they are"
+//	@Success		202				{object}	api.DeadLettersAccepted		"The operation has begun"
+//	@Header			202				{string}	Idempotent-Replayed			"true if this is the first answer again"
+//	@Header			202				{string}	Location					"The URL of the operation"
+//	@Failure		409				{object}	api.Problem					"changed: more letters fit than expected"
+//	@Failure		422				{object}	api.Problem					"validation_failed, idempotency_key_reused"
+//	@Router			/v1/dead-letters/retry [post]
+func (s *server) retryDeadLetters(ctx context.Context, in *deadLettersRequest) (*web.Reply[api.DeadLettersAccepted], error) {
+	return s.actOnDeadLetters(ctx, api.ActionRetryDead, in)
+}
+
+// deleteDeadLetters deletes all dead letters that fit.
+//
+//	@Summary		Delete many dead letters
+//	@Description	Deletes all dead letters that fit for good, as an operation in the background. What is said of retrying many dead
+//	@Description	letters holds here too; no letter is left.
+//	@Tags			operations
+//	@ID				deleteDeadLetters
+//	@Accept			json
+//	@Produce		json
+//	@Param			Idempotency-Key	header		string						false	"Makes the call safe to repeat for 24 h"	minlength(1)	maxlength(255)
+//	@Param			letters			body		api.DeadLettersRequest		true	"Which letters, and how many they are"
+//	@Success		202				{object}	api.DeadLettersAccepted		"The operation has begun"
+//	@Header			202				{string}	Idempotent-Replayed			"true if this is the first answer again"
+//	@Header			202				{string}	Location					"The URL of the operation"
+//	@Failure		409				{object}	api.Problem					"changed: more letters fit than expected"
+//	@Failure		422				{object}	api.Problem					"validation_failed, idempotency_key_reused"
+//	@Router			/v1/dead-letters/delete [post]
+func (s *server) deleteDeadLetters(ctx context.Context, in *deadLettersRequest) (*web.Reply[api.DeadLettersAccepted], error) {
+	return s.actOnDeadLetters(ctx, api.ActionDeleteDead, in)
+}
+
+func (s *server) actOnDeadLetters(ctx context.Context, action api.Action, in *deadLettersRequest) (*web.Reply[api.DeadLettersAccepted], error) {
+	begun, replayed, err := s.letters.Begin(ctx, action, &in.Body, in.Idempotency)
+	if err != nil {
+		return nil, err
+	}
+	if !replayed {
+		s.web.LogChange(ctx, string(action), begun.Operation)
+	}
+	return web.Accepted(begun).At(operationPath(begun.Operation)).Replayed(replayed), nil
+}

@@ -3,8 +3,10 @@ package handlers_test
 import (
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -166,4 +168,122 @@ func TestN14_DeadLettersByClass(t *testing.T) {
 		}
 		w.do(get(path+"/groups").with("Authorization: Bearer "+w.mustKey(api.ScopePush))).wants(t, 403, problem(api.CodeForbidden, "*", `"scope":"ops:read"`))
 	})
+}
+
+// mustWorkLetters does operations on dead letters until the test ends.
+func (w *world) mustWorkLetters() {
+	q := mustQueue(w.t, w.db, "jobs")
+	ctx, cancel := context.WithCancel(context.Background())
+	stopped := make(chan error, 1)
+	go func() { stopped <- q.Run(ctx, queue.ByType(w.letters.Handlers())) }()
+	w.t.Cleanup(func() { cancel(); storetest.Must(w.t, <-stopped) })
+}
+
+// N15: all letters that fit are retried or deleted by one call, and the operation says how far it has come.
+func TestN15_ManyDeadLetters(t *testing.T) {
+	t.Parallel()
+	eachRedis(t, func(t *testing.T, w *world) {
+		for range 3 {
+			mustDieAs(t, w.queue, "likes", "", "A")
+		}
+		mustDieAs(t, w.notifications, "likes", "shop/production", "A")
+		mustDieAs(t, w.notifications, "news", "shop/production", "B")
+		w.mustWorkLetters()
+		newest := time.Now().Add(time.Millisecond)
+		storetest.Eventually(t, time.Minute, "that is long ago, also by a clock that was read slowly", func() bool { return time.Since(newest) > time.Second })
+		before := newest.UTC().Format(time.RFC3339Nano)
+		body := func(filter string, expect int) string {
+			return fmt.Sprintf(`{%s,"before":%q,"expect":%d}`, filter, before, expect)
+		}
+		key := "Authorization: Bearer " + w.mustKey(api.ScopeOps)
+		const retry, remove = "/v1/dead-letters/retry", "/v1/dead-letters/delete"
+		done := func(id, action string, matched int) {
+			t.Helper()
+			reader := "Authorization: Bearer " + w.mustKey(api.ScopeOpsRead)
+			storetest.Eventually(t, time.Minute, "the operation is done", func() bool {
+				return w.do(get("/v1/operations/"+id).with(reader)).member(t, "state") == "done"
+			})
+			w.do(get("/v1/operations/"+id).with(reader)).wants(t, 200, fmt.Sprintf(`{"id":%q,"action":%q,"state":"done","matched":%d,"left":0}`, id, action, matched))
+			other := "Authorization: Bearer " + w.mustKey(api.ScopePush)
+			w.do(get("/v1/operations/"+id).with(other)).wants(t, 403, problem(api.CodeForbidden, "this API key lacks the scope ops", `"scope":"ops"`))
+		}
+
+		t.Run("more than expected", func(t *testing.T) {
+			w.post(remove, body(`"reason":"A"`, 3), key).wants(t, 409, problem(api.CodeChanged, "4 dead letters match, more than the 3 that were expected", `"matched":4`))
+			w.post(retry, body(`"all":true`, 0), key).wants(t, 409, problem(api.CodeChanged, "*", `"matched":5`))
+		})
+		t.Run("a key makes it safe to repeat, whatever has changed", func(t *testing.T) {
+			first := w.post(remove, body(`"kind":"event","type":"likes"`, 3), key, "Idempotency-Key: k").wants(t, 202, `{"operation":"*","matched":3}`)
+			id := first.member(t, "operation")
+			if first.header.Get("Location") != "/v1/operations/"+id {
+				t.Errorf("Location: %s", first.header.Get("Location"))
+			}
+			done(id, "dead_letters.delete", 3)
+			again := w.post(remove, body(`"kind":"event","type":"likes"`, 3), key, "Idempotency-Key: k").wants(t, 202, first.body)
+			if again.header.Get("Idempotent-Replayed") != "true" {
+				t.Error("does not say that it is a replay")
+			}
+			w.post(remove, body(`"kind":"event"`, 3), key, "Idempotency-Key: k").wants(t, 422, problem(api.CodeIdempotencyReused, "this Idempotency-Key was used with another body"))
+			if n := strings.Count(w.log.String(), `"msg":"change","action":"dead_letters.delete","target":"`+id+`"`); n != 1 {
+				t.Errorf("%d lines about the change", n)
+			}
+		})
+		t.Run("retry, with fewer than expected", func(t *testing.T) {
+			id := w.post(retry, body(`"app":"shop","reason":"A"`, 9), key).wants(t, 202, `{"operation":"*","matched":1}`).member(t, "operation")
+			done(id, "dead_letters.retry", 1)
+			w.get("/v1/dead-letters/groups").wants(t, 401, problem(api.CodeUnauthorized, "*"))
+			w.do(get("/v1/dead-letters/groups").with(key)).wants(t, 200, `{"items":[{"kind":"notification","reason":"B","type":"news","app":"shop/production","count":1}]}`)
+			if s, err := w.notifications.Stats(t.Context()); err != nil || s.Depth != 1 {
+				t.Errorf("%d are queued, %v", s.Depth, err)
+			}
+		})
+		t.Run("all", func(t *testing.T) {
+			done(w.post(remove, body(`"all":true`, 1), key).wants(t, 202, `{"operation":"*","matched":1}`).member(t, "operation"), "dead_letters.delete", 1)
+			w.do(get("/v1/dead-letters").with(key)).wants(t, 200, `{"items":[]}`)
+		})
+	})
+}
+
+// N15: input that is wrong is refused, naming the field, and begins nothing.
+func TestN15_BadInput(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	now := time.Now().UTC()
+	past, future := now.Add(-time.Minute).Format(time.RFC3339), now.Add(time.Hour).Format(time.RFC3339)
+	for _, path := range []string{"/v1/dead-letters/retry", "/v1/dead-letters/delete"} {
+		for body, fields := range map[string]string{
+			`{"all":true,"before":"` + future + `","expect":0}`:                                "before",
+			`{"all":true,"expect":0}`:                                                          "before",
+			`{"all":true,"before":"` + past + `"}`:                                             "expect",
+			`{"all":true,"before":"` + past + `","expect":-1}`:                                 "expect",
+			`{"before":"` + past + `","expect":0}`:                                             "all",
+			`{"all":false,"before":"` + past + `","expect":0}`:                                 "all",
+			`{"kind":"","reason":"","before":"` + past + `","expect":0}`:                       "all",
+			`{"kind":"letter","before":"` + past + `","expect":0}`:                             "kind",
+			`{"type":"a b","before":"` + past + `","expect":0}`:                                "type",
+			`{"app":"` + strings.Repeat("a", 513) + `","before":"` + past + `","expect":0}`:    "app",
+			`{"reason":"` + strings.Repeat("a", 257) + `","before":"` + past + `","expect":0}`: "reason",
+			`{}`: "all before expect",
+		} {
+			a := w.post(path, body)
+			var p api.Problem
+			storetest.Must(t, json.Unmarshal([]byte(a.body), &p))
+			var got []string
+			for _, e := range p.Errors {
+				got = append(got, e.Field)
+			}
+			if slices.Sort(got); a.status != 422 || p.Code != api.CodeValidation || strings.Join(got, " ") != fields {
+				t.Errorf("%s %s: %d %s", path, body, a.status, a.body)
+			}
+		}
+		w.post(path, `{"all":true,"before":"yesterday","expect":0}`).wants(t, 400, problem(api.CodeInvalidJSON, "*", `"errors":[{"field":"before","rule":"json","message":"*"}]`))
+		w.post(path, `{"all":true,"before":"`+past+`","expect":0,"limit":1}`).wants(t, 400, problem(api.CodeInvalidJSON, "*", `"errors":[{"field":"limit","rule":"json","message":"*"}]`))
+	}
+	if s, err := w.jobs.Stats(t.Context()); err != nil || s.Depth != 0 {
+		t.Errorf("%d operations have begun, %v", s.Depth, err)
+	}
+	unknown := queue.NewID(1, now)
+	w.get("/v1/operations/"+unknown).wants(t, 404, problem(api.CodeNotFound, "there is no operation "+unknown+", or it is no longer kept"))
+	unknown = queue.NewID(200, now) // of a shard that there is not
+	w.get("/v1/operations/"+unknown).wants(t, 404, problem(api.CodeNotFound, "*"))
 }

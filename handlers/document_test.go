@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"fanfare/store/storetest"
 
@@ -130,6 +131,8 @@ func TestAnswersMatchTheDocument(t *testing.T) {
 	for _, c := range []call{
 		get("/v1/events/" + id), get("/v1/events/unknown"), get("/v1/events"), get("/v1/events?state=gone"), get("/v1/event-types/unknown"),
 		get("/v1/dead-letters"), get("/v1/dead-letters?limit=1"), get("/v1/dead-letters?limit=0"),
+		post("/v1/dead-letters/retry", `{"all":true,"before":"2026-01-01T00:00:00Z","expect":0}`), post("/v1/dead-letters/delete", `{}`),
+		post("/v1/dead-letters/retry", `{"all":true,"before":"`+time.Now().UTC().Format(time.RFC3339Nano)+`","expect":0}`),
 		post("/v1/dead-letters/"+dead[0]+"/retry", ""), post("/v1/dead-letters/unknown/retry", ""),
 		{method: "DELETE", path: "/v1/dead-letters/" + dead[1]}, {method: "DELETE", path: "/v1/dead-letters/unknown"},
 		post("/v1/events", `{`), post("/v1/events", `{}`), post("/v1/events", anEvent).with("Content-Type: text/plain"),

@@ -6,6 +6,7 @@ import (
 
 	"fanfare/api"
 	"fanfare/handlers/web"
+	"fanfare/store/queue"
 )
 
 // getHealth says that the process is alive.
@@ -58,9 +59,10 @@ type operationRequest struct {
 // getOperation shows an operation.
 //
 //	@Summary		Show an operation
-//	@Description	Shows how far work has come that goes on after its call was answered: erasing a user, or rebuilding recent contacts.
+//	@Description	Shows how far work has come that goes on after its call was answered: erasing a user, rebuilding recent contacts, or
+//	@Description	retrying or deleting dead letters, which has `matched` and `left` instead of `removed` and `kept`.
 //	@Description	An operation is shown to API keys that may begin it, and to keys with the scope `ops:read`. It is kept for 30 days after
-//	@Description	it is done, and does not contain the name of a user.
+//	@Description	it is done, one on dead letters for 24 h, and does not contain the name of a user.
 //	@Tags			operations
 //	@ID				getOperation
 //	@Produce		json
@@ -69,7 +71,11 @@ type operationRequest struct {
 //	@Failure		403	{object}	api.Problem		"forbidden: the key may not begin such an operation and lacks the scope ops:read"
 //	@Router			/v1/operations/{id} [get]
 func (s *server) getOperation(ctx context.Context, in *operationRequest) (*web.Reply[api.Operation], error) {
-	o, err := s.record.Operation(ctx, in.ID)
+	read := s.record.Operation
+	if _, ok := queue.ParseID(in.ID); ok { // others have UUIDs
+		read = s.letters.Operation
+	}
+	o, err := read(ctx, in.ID)
 	if err != nil {
 		return nil, err
 	}

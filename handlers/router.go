@@ -38,6 +38,8 @@ func (s *server) routes() []web.Route {
 		route("POST", "/v1/apps/{topic}/probe", api.ScopeOps, web.Handle(s.probeApps)),
 		route("GET", "/v1/dead-letters", api.ScopeOpsRead, web.Handle(s.listDeadLetters)),
 		route("GET", "/v1/dead-letters/groups", api.ScopeOpsRead, web.Handle(s.listDeadLetterGroups)),
+		route("POST", "/v1/dead-letters/retry", api.ScopeOps, web.Handle(s.retryDeadLetters)),
+		route("POST", "/v1/dead-letters/delete", api.ScopeOps, web.Handle(s.deleteDeadLetters)),
 		route("POST", "/v1/dead-letters/{id}/retry", api.ScopeOps, web.Handle(s.retryDeadLetter)),
 		route("DELETE", "/v1/dead-letters/{id}", api.ScopeOps, web.Handle(s.deleteDeadLetter)),
 

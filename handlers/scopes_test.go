@@ -38,6 +38,8 @@ var mayCall = map[string]string{
 	"POST /v1/apps/{topic}/probe":      "ops admin",
 	"GET /v1/dead-letters":             "ops:read ops admin",
 	"GET /v1/dead-letters/groups":      "ops:read ops admin",
+	"POST /v1/dead-letters/retry":      "ops admin",
+	"POST /v1/dead-letters/delete":     "ops admin",
 	"POST /v1/dead-letters/{id}/retry": "ops admin",
 	"DELETE /v1/dead-letters/{id}":     "ops admin",
 

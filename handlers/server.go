@@ -11,6 +11,7 @@ import (
 	"fanfare/store/chat"
 	"fanfare/store/chat/live"
 	"fanfare/store/contacts"
+	"fanfare/store/deadletters"
 	"fanfare/store/devices"
 	"fanfare/store/events"
 	"fanfare/store/queue"
@@ -55,6 +56,8 @@ type Options struct {
 	Series  *series.Store
 	// Sales are the sales; if nil, the stats do not contain their backlog.
 	Sales *sales.Store
+	// DeadLetters retries and deletes many dead letters.
+	DeadLetters *deadletters.Store
 	// The queues behind stats and dead letters; a nil queue is left out.
 	EventQueue, NotificationQueue, JobQueue *queue.Queue
 
@@ -103,6 +106,7 @@ type server struct {
 	series   *series.Store
 	figures  statsFeed
 	pauses   *apps.Store
+	letters  *deadletters.Store
 	queues   []deadQueue
 
 	erase     func(ctx context.Context, user string) (string, error)
@@ -147,7 +151,7 @@ func newServer(o Options) *server {
 		confirming = api.UserScopeBuy
 	}
 	s := &server{
-		keys: o.Keys, tokens: o.Tokens, servers: o.Servers, series: o.Series, pauses: o.Pauses, confirming: confirming,
+		keys: o.Keys, tokens: o.Tokens, servers: o.Servers, series: o.Series, pauses: o.Pauses, letters: o.DeadLetters, confirming: confirming,
 		events: o.Events, devices: o.Devices, record: o.Record, contacts: o.Contacts, chats: o.Chats, live: o.Live, pusher: o.Pusher, sales: o.Sales, queues: o.queues(),
 		erase: o.Erase, takes: o.TakesDevice, origins: o.PushOrigins, publicKey: o.PublicKey, apps: o.Apps, ready: o.Ready, delivered: o.DeliveredPerSecond, about: o.About, web: web.New(o.Web), messages: messages,
 		metrics: scraped.before(promhttp.HandlerFor(o.Web.Registry, promhttp.HandlerOpts{})), document: o.Document, docs: o.Docs,

@@ -21,6 +21,7 @@ import (
 	"fanfare/store/chat"
 	"fanfare/store/chat/live"
 	"fanfare/store/contacts"
+	"fanfare/store/deadletters"
 	"fanfare/store/devices"
 	"fanfare/store/events"
 	"fanfare/store/queue"
@@ -57,6 +58,7 @@ type world struct {
 	queue         *queue.Queue
 	jobs          *queue.Queue
 	notifications *queue.Queue
+	letters       *deadletters.Store
 	log           *storetest.Lines
 }
 
@@ -104,10 +106,12 @@ func setupSQL(t testing.TB, db *redisdb.DB, url string, change ...func(*handlers
 	happened := events.New(events.Options{DB: db, Queue: w.queue, Notifications: w.notifications, Record: rec})
 	w.chats = chat.New(db, chat.Options{})
 	w.live, w.pusher = live.New(w.chats, db, nil), chat.NewPusher(w.chats, chat.PusherOptions{Post: happened.AcceptNamed})
+	w.letters = deadletters.New(deadletters.Options{Queues: []*queue.Queue{w.queue, w.notifications, w.jobs}, Jobs: w.jobs})
 	o := handlers.Options{
 		Contacts: w.contacts, Sales: w.sales, Events: happened, Devices: w.devices, Record: rec, Keys: w.keys, Tokens: w.tokens, Servers: servers.New(db, servers.Options{}), Series: series.New(db, series.Options{}), Pauses: apps.New(db),
 		Chats: w.chats, Live: w.live, Pusher: w.pusher, PublicKey: func(string) (string, bool) { return "BKey", true },
-		EventQueue: w.queue, NotificationQueue: w.notifications, JobQueue: w.jobs,
+		DeadLetters: w.letters,
+		EventQueue:  w.queue, NotificationQueue: w.notifications, JobQueue: w.jobs,
 		Document: openapi.Document(), Docs: openapi.UI(web.NotFound),
 		Web: web.Options{Closing: w.closing, Streams: &w.streams, Logger: slog.New(slog.NewJSONHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))},
 	}

@@ -32,6 +32,8 @@ func example(operationID string) any {
 		return map[string]any{"devices": []any{deviceExample("bob", "a"), deviceExample("carol", "b")}}
 	case "postKey":
 		return map[string]any{"name": "dashboard", "scopes": []any{"ops:read"}, "expires_at": later}
+	case "retryDeadLetters", "deleteDeadLetters":
+		return map[string]any{"reason": "BadPath", "type": "photo.shared", "before": "2026-01-02T15:04:05.000Z", "expect": 12}
 	case "postToken":
 		return map[string]any{"scopes": []any{"chat", "devices"}, "ttl_seconds": 3600}
 	case "postEvent":

@@ -12,7 +12,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"fanfare/api"
-	"fanfare/store/queue/shard"
 	"fanfare/store/redisdb"
 )
 
@@ -46,10 +45,11 @@ func errNoDead(id string) error { return api.Errorf(api.CodeNotFound, "no dead l
 
 // DeadFilter chooses dead letters. A field that is "" does not restrict the choice.
 type DeadFilter struct {
-	Reason string
+	Reason string `json:"reason,omitempty"`
 	// Type is the type of the event, and App the whole name of an app or its topic, as Claimed.Class has
 	// them.
-	Type, App string
+	Type string `json:"type,omitempty"`
+	App  string `json:"app,omitempty"`
 }
 
 // DeadPage is a page of dead letters.
@@ -149,7 +149,7 @@ func (q *Queue) deadBefore(ctx context.Context, f DeadFilter, before deadPositio
 		if n >= before.shard {
 			newest = "(" + newest
 		}
-		cmds[n] = q.findDead(ctx, n, f, newest, "-", look, most, true)
+		cmds[n] = q.findDead(ctx, n, f, deadSearch{newest: newest, look: look, most: most, what: deadWhole})
 	}
 	if err := q.db.Pipeline(ctx, redisdb.Read, cmds...); err != nil {
 		return nil, seen, err
@@ -188,7 +188,7 @@ func (q *Queue) deadLetter(d deadEntry) api.DeadLetter {
 		payload, _ = json.Marshal(get("p")) // a string always marshals
 	}
 	kind, app, _ := strings.Cut(get("class"), classSep)
-	return api.DeadLetter{ID: q.DeadID(d.position.shard, get("i")), Kind: q.deadKind(), Reason: get("reason"), Type: kind, App: app,
+	return api.DeadLetter{ID: q.DeadID(d.position.shard, get("i")), Kind: q.DeadKind(), Reason: get("reason"), Type: kind, App: app,
 		Attempts: attempts, LastError: get("err"), FailedAt: api.AtMillis(d.position.ms), Payload: payload}
 }
 
@@ -200,11 +200,7 @@ func (q *Queue) RetryDead(ctx context.Context, dead string, once Once) (replayed
 	if err != nil {
 		return false, "", err
 	}
-	args := append([]any{id, shard.MS(q.o.GroupRetention), shard.MS(q.common.ReportTTL())}, shard.OnceArgs(once)...)
-	if once.Key == "" {
-		args[3] = ""
-	}
-	value, err := q.db.Eval(ctx, redisdb.Write, q.common.Scripts.DeadRetry, q.shards[n].Keys(), args...)
+	value, err := q.db.Eval(ctx, redisdb.Write, q.common.Scripts.DeadRetry, q.shards[n].Keys(), append(q.retryArgs(id, once), "")...)
 	if err != nil {
 		return false, "", err
 	}
@@ -229,7 +225,7 @@ func (q *Queue) DeleteDead(ctx context.Context, dead string) error {
 	if err != nil {
 		return err
 	}
-	value, err := q.db.Eval(ctx, redisdb.Write, q.common.Scripts.DeadDelete, q.shards[n].Keys(), id)
+	value, err := q.db.Eval(ctx, redisdb.Write, q.common.Scripts.DeadDelete, q.shards[n].Keys(), id, "")
 	if err != nil {
 		return err
 	}

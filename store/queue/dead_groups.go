@@ -25,39 +25,16 @@ const (
 // api.DeadLetterRest and without type and app: also those that are not counted yet, for seconds after an
 // update or while a process of an earlier version deletes and retries letters.
 func (q *Queue) DeadGroups(ctx context.Context) ([]api.DeadLetterGroup, error) {
-	counts := map[api.DeadLetterGroup]int64{}
-	rest := api.DeadLetterGroup{Kind: q.deadKind(), Reason: api.DeadLetterRest}
-	shards := make([]int, q.o.Shards)
-	for n := range shards {
-		shards[n] = n
+	shards, err := q.shardGroups(ctx, "")
+	if err != nil {
+		return nil, err
 	}
-	for step := 1; len(shards) > 0; step++ {
-		cmds := make([]redis.Cmder, len(shards))
-		for i, n := range shards {
-			cmds[i] = q.common.Scripts.DeadGroups.Cmd(ctx, q.shards[n].Keys(), countStep)
+	counts := map[api.DeadLetterGroup]int64{}
+	for i := range shards {
+		for g, n := range shards[i].groups {
+			counts[g] += n
 		}
-		if err := q.db.Pipeline(ctx, redisdb.Write, cmds...); err != nil {
-			return nil, err
-		}
-		var again []int
-		for i, cmd := range cmds {
-			answer, err := cmd.(*redis.Cmd).Slice()
-			if err != nil {
-				return nil, fmt.Errorf("count dead letters of %s: %w", q.o.Name, err)
-			}
-			if redisdb.NumberAt(answer, 0) == 1 && step < countSteps {
-				again = append(again, shards[i])
-				continue
-			}
-			left, groups := redisdb.NumberAt(answer, 1), redisdb.ListAt(answer, 2)
-			for j := 0; j+1 < len(groups); j += 2 {
-				n, _ := strconv.ParseInt(redisdb.TextAt(groups, j+1), 10, 64) // Redis counted
-				counts[q.deadGroup(redisdb.Text(groups[j]))] += n
-				left -= n
-			}
-			counts[rest] += max(0, left)
-		}
-		shards = again
+		counts[api.DeadLetterGroup{Kind: q.DeadKind(), Reason: api.DeadLetterRest}] += max(0, shards[i].rest)
 	}
 	list := make([]api.DeadLetterGroup, 0, len(counts))
 	for g, n := range counts {
@@ -71,22 +48,99 @@ func (q *Queue) DeadGroups(ctx context.Context) ([]api.DeadLetterGroup, error) {
 	return list, nil
 }
 
-// deadKind is what the dead letters of the queue are called.
-func (q *Queue) deadKind() string { return strings.TrimSuffix(q.o.Name, "s") }
+// shardGroups are the groups of a shard's dead letters.
+type shardGroups struct {
+	groups map[api.DeadLetterGroup]int64
+	// all is the number of letters, and rest that of those which are in none of the groups. It is negative
+	// while the groups have letters that a process of an earlier version took away.
+	all, rest int64
+	// unknown says that nothing else is known, because too many letters were to be left out.
+	unknown bool
+}
+
+// Statuses of dead_groups.lua.
+const (
+	groupsMore    = 1
+	groupsUnknown = 2
+)
+
+// shardGroups reads the groups of each shard, without the letters from an id on; "": of all letters.
+func (q *Queue) shardGroups(ctx context.Context, from string) ([]shardGroups, error) {
+	all, shards := make([]shardGroups, q.o.Shards), make([]int, q.o.Shards)
+	for n := range shards {
+		shards[n] = n
+	}
+	for step := 1; len(shards) > 0; step++ {
+		cmds := make([]redis.Cmder, len(shards))
+		for i, n := range shards {
+			cmds[i] = q.common.Scripts.DeadGroups.Cmd(ctx, q.shards[n].Keys(), countStep, from)
+		}
+		if err := q.db.Pipeline(ctx, redisdb.Write, cmds...); err != nil {
+			return nil, err
+		}
+		var again []int
+		for i, cmd := range cmds {
+			answer, err := cmd.(*redis.Cmd).Slice()
+			if err != nil {
+				return nil, fmt.Errorf("count dead letters of %s: %w", q.o.Name, err)
+			}
+			status := redisdb.NumberAt(answer, 0)
+			if status == groupsMore && step < countSteps {
+				again = append(again, shards[i])
+				continue
+			}
+			all[shards[i]] = q.readGroups(answer)
+			// Letters that are not counted yet may be some that are to be left out.
+			all[shards[i]].unknown = status == groupsUnknown || status == groupsMore && from != ""
+		}
+		shards = again
+	}
+	return all, nil
+}
+
+func (q *Queue) readGroups(answer []any) shardGroups {
+	s := shardGroups{groups: map[api.DeadLetterGroup]int64{}, all: redisdb.NumberAt(answer, 1)}
+	s.rest = s.all
+	named := redisdb.ListAt(answer, 2)
+	for i := 0; i+1 < len(named); i += 2 {
+		name := redisdb.Text(named[i])
+		if name == "" { // the rest (part_dead.lua)
+			continue
+		}
+		n, _ := strconv.ParseInt(redisdb.TextAt(named, i+1), 10, 64) // Redis counted
+		s.groups[q.deadGroup(name)] += n
+		s.rest -= n
+	}
+	return s
+}
+
+// DeadKind is what the dead letters of the queue are called.
+func (q *Queue) DeadKind() string { return strings.TrimSuffix(q.o.Name, "s") }
 
 // deadGroup reads the name of a group (part_dead.lua).
 func (q *Queue) deadGroup(name string) api.DeadLetterGroup {
-	if name == "" {
-		return api.DeadLetterGroup{Kind: q.deadKind(), Reason: api.DeadLetterRest}
-	}
 	reason, class, _ := strings.Cut(name, classSep)
 	kind, app, _ := strings.Cut(class, classSep)
-	return api.DeadLetterGroup{Kind: q.deadKind(), Reason: reason, Type: kind, App: app}
+	return api.DeadLetterGroup{Kind: q.DeadKind(), Reason: reason, Type: kind, App: app}
 }
 
-// findDead looks at dead letters of a shard, from the newest id on: at most look, until it has found most.
-func (q *Queue) findDead(ctx context.Context, n int, f DeadFilter, newest, oldest string, look, most int, whole bool) redis.Cmder {
-	return q.common.Scripts.DeadFind.Cmd(ctx, q.shards[n].Keys(), newest, oldest, look, most, f.Reason, f.Type, f.App, whole)
+// What findDead answers of each letter that it finds, beside their number.
+const (
+	deadWhole  = "w"
+	deadIDs    = "i"
+	deadNumber = ""
+)
+
+// deadSearch is where to look for dead letters of a shard, from the newest id on: at most look letters, until
+// most are found.
+type deadSearch struct {
+	newest     string
+	look, most int
+	what       string
+}
+
+func (q *Queue) findDead(ctx context.Context, n int, f DeadFilter, s deadSearch) redis.Cmder {
+	return q.common.Scripts.DeadFind.Cmd(ctx, q.shards[n].Keys(), s.newest, s.look, s.most, f.Reason, f.Type, f.App, s.what)
 }
 
 // foundDead reads the answer of findDead: what it found, and the id of the last letter that it looked

@@ -4,10 +4,10 @@
 -- KEYS: 1 the shard's records, 2 a key that never exists
 -- ARGV: 1 id, 2 retention of groups in ms, 3 of reports, 4 name of the idempotency
 --       record or '', 5 digest of the body, 6 the answer to store, 7 its lifetime
---       in ms
+--       in ms, 8 the letter's own id in the stream, or '': the last letter of the job
 -- RETURNS: {1 queued}, {2 replayed, the stored answer}, {3 other body},
 --          {0 no such dead letter}, {4 its unique id belongs to another job},
---          {5 it is queued again already}
+--          {5 its job is queued again already, or was since}
 -- @include lua/clock.lua
 -- @include lua/part_shard.lua
 -- @include lua/part_text.lua
@@ -23,10 +23,12 @@ if old then
   if string.sub(old, 1, #digest) ~= digest then return { 3 } end
   return { 2, string.sub(old, #digest + 1) }
 end
+local eid, v, last = dead_of(id, ARGV[8])
+if not eid and ARGV[8] ~= '' then return { 0 } end
 if redis.call('HEXISTS', record_of(id), id) == 1 then return { 5 } end -- also by an enqueueing after its tombstone was over
-local eid = redis.call('HGET', DEADIDS, id)
 if not eid then return { 0 } end
-local v, ms = redis.call('XRANGE', DEAD, eid, eid, 'COUNT', 1)[1][2], math.floor(now_us() / 1000)
+if not last then return { 5 } end
+local ms = math.floor(now_us() / 1000)
 local e = { i = v[2], t = v[4], k = v[6], u = v[8], g = v[10], w = '', s = int(ms), a = v[16], p = v[18], f = 0, l = 0, n = v[28], r = '1',
   report = v[30] == '1' }
 if e.u ~= '' then

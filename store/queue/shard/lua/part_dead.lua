@@ -3,7 +3,7 @@
 -- ARGV: none
 -- RETURNS: nothing; it only defines functions
 -- TAKES: P, STATS, DEAD, DEADIDS
--- GIVES: DEADN, CLASS, count_dead, forget_dead, trim_dead
+-- GIVES: DEADN, REST, CLASS, group_of, count_dead, dead_of, forget_dead, trim_dead
 -- A new dead letter is not counted at once. Counting goes on from the letter that was counted last
 -- (`deadat` among the shard's counters), when somebody asks and in each look. So the scripts that
 -- bury jobs do no more for it, and letters of processes that count nothing are counted as well.
@@ -53,6 +53,16 @@ local function counted(eid)
   local at_ms, at_n = string.match(redis.call('HGET', STATS, 'deadat') or '0-0', '(%d+)-(%d+)')
   ms, at_ms = tonumber(ms), tonumber(at_ms)
   return ms < at_ms or ms == at_ms and tonumber(n) <= tonumber(at_n)
+end
+
+-- dead_of finds a letter by its job and its own id; '': the job's last. It gives the letter's id, its
+-- values, and whether it is the job's last. A job that was enqueued again and died again has several.
+local function dead_of(job, eid)
+  local last = redis.call('HGET', DEADIDS, job)
+  if eid == '' then eid = last end
+  local letter = eid and redis.call('XRANGE', DEAD, eid, eid, 'COUNT', 1)[1]
+  if letter then return eid, letter[2], eid == last end
+  if eid and eid == last then redis.call('HDEL', DEADIDS, job) end
 end
 
 -- forget_dead removes a letter, of which v are the values.
