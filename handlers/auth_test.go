@@ -31,6 +31,9 @@ func TestKeys(t *testing.T) {
 		c := call{method: rt.Method, path: pathOf(rt.Pattern)}
 		t.Run(rt.Method+" "+rt.Pattern, func(t *testing.T) {
 			t.Parallel()
+			if strings.HasPrefix(rt.Pattern, "/console") {
+				return // it has its own login, see TestN3_VisitorsSeeNothing
+			}
 			if rt.Scope == "" {
 				if a := w.do(c); a.status >= 400 {
 					t.Errorf("is open, but answers %d without a key", a.status)
@@ -49,8 +52,8 @@ func TestKeys(t *testing.T) {
 			if got := a.header.Get("WWW-Authenticate"); got != fmt.Sprintf(`Bearer realm="fanfare", error="insufficient_scope", scope="%s"`, rt.Scope) {
 				t.Errorf("WWW-Authenticate: %s", got)
 			}
-			if a := w.do(c.with("Authorization: Bearer " + admin)); a.status == 401 || a.status == 403 {
-				t.Errorf("admin does not cover %s: %d", rt.Scope, a.status)
+			if status := w.status(t, c.with("Authorization: Bearer "+admin)); status == 401 || status == 403 { // it may be a stream
+				t.Errorf("admin does not cover %s: %d", rt.Scope, status)
 			}
 		})
 	}
