@@ -116,8 +116,9 @@ func TestN10_DeviceGone(t *testing.T) {
 func TestN10_Retrying(t *testing.T) {
 	t.Parallel()
 	eachHop(t, func(t *testing.T, o options) {
-		o.delivery = func(o *delivery.Options) { o.RetryBase, o.RetryMax = time.Hour, time.Hour }
-		o.queue = func(o *queue.Options) { o.RetryBase, o.RetryMax = time.Hour, time.Hour }
+		// Waits have full jitter: one that is over during the test is one in a million.
+		o.delivery = func(o *delivery.Options) { o.RetryBase, o.RetryMax = 10_000*time.Hour, 10_000*time.Hour }
+		o.queue = func(o *queue.Options) { o.RetryBase, o.RetryMax = 10_000*time.Hour, 10_000*time.Hour }
 		p := setup(t, o)
 		p.mustDevice("bob", 1)
 		p.apns.Script(token(1), apnstest.Fail(429, "TooManyRequests"))
