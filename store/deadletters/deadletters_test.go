@@ -183,7 +183,7 @@ func TestN15_ACrashInTheMiddle(t *testing.T) {
 // N15: an operation goes through all queues, or those of its kind; what is no letter of the filter stays.
 func TestN15_OfAKind(t *testing.T) {
 	t.Parallel()
-	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+	storetest.EachRedisAlone(t, func(t *testing.T, db *redisdb.DB) {
 		w := setup(t, db)
 		w.mustBury(w.events, 300, "A")
 		w.mustBury(w.events, 20, "B")
@@ -216,7 +216,7 @@ func TestN15_OfAKind(t *testing.T) {
 // N15: letters that could not be retried are left, and the operation says how many.
 func TestN15_WhatIsLeft(t *testing.T) {
 	t.Parallel()
-	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+	storetest.EachRedisAlone(t, func(t *testing.T, db *redisdb.DB) {
 		w := setup(t, db)
 		unique := func(n int) queue.Job { return queue.Job{Unique: fmt.Sprint("u", n), Payload: []byte(`{}`)} }
 		for i := range 5 {
