@@ -297,14 +297,6 @@ func (c *config) checkOrigins() problems {
 	return p
 }
 
-func (c *config) checkPublicURL() problems {
-	u, err := url.Parse(c.PublicURL)
-	if c.PublicURL != "" && (err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "") {
-		return problems{"FANFARE_PUBLIC_URL: is not https://host[:port][/path] or http://host[:port][/path]"}
-	}
-	return nil
-}
-
 // checkFiles reports the named files that can't be read.
 func (c *config) checkFiles() problems {
 	var p problems

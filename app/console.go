@@ -27,6 +27,15 @@ func (a *app) console(routes http.Handler) http.Handler {
 	return console.New(o)
 }
 
+// checkPublicURL reports a FANFARE_PUBLIC_URL that is none.
+func (c *config) checkPublicURL() problems {
+	u, err := url.Parse(c.PublicURL)
+	if c.PublicURL != "" && (err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "") {
+		return problems{"FANFARE_PUBLIC_URL: is not https://host[:port][/path] or http://host[:port][/path]"}
+	}
+	return nil
+}
+
 // asOperator lets a request of the console act for an API key. Operators see the details in /readyz,
 // also where the public address does not show them.
 func asOperator(ctx context.Context, key string) context.Context {

@@ -41,7 +41,7 @@ type Options struct {
 	HasKeys func() bool
 	FindKey func(id string) (*api.Key, error)
 	KeyID   func(secret string) string
-	// Sessions keeps who is logged in.
+	// Sessions keeps the sessions of visitors.
 	Sessions Sessions
 
 	// Mode is what the console may do; default On.
@@ -57,7 +57,7 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Sessions keeps who is logged in. Its errors are those of package api: a session that has ended is
+// Sessions keeps the sessions of visitors. Its errors are those of package api: a session that has ended is
 // api.CodeUnauthorized.
 type Sessions interface {
 	// Open begins a session of an API key and returns its secret id.

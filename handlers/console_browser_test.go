@@ -13,7 +13,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// audit lists what is wrong with a page for people who use a keyboard, a screen reader, a narrow window
+// audit lists the faults of a page for people who use a keyboard, a screen reader, a narrow window
 // or weak eyes, by the rules of WCAG 2.2 AA that a program can check.
 const audit = `(() => {
   const bad = [], all = s => [...document.querySelectorAll(s)];
