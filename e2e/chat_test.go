@@ -138,6 +138,14 @@ func TestChat(t *testing.T) {
 	}
 	at := f.last
 	arrived("1", "2", "3")
+	// A push that APNs has and Redis does not know of yet would be sent again after the kill.
+	for _, r := range apns.Requests() {
+		var pushed struct {
+			ID string `json:"event_id"`
+		}
+		storetest.Must(t, json.Unmarshal(r.Payload, &pushed))
+		p.mustBeDelivered(pushed.ID)
+	}
 
 	p.kill()
 	redis.Restart()
