@@ -143,28 +143,36 @@ func (b *browser) execute(t *testing.T, block string) (status, body string) {
 	return b.text(t, live+".response-col_status"), b.text(t, live+".response-col_description")
 }
 
+// The page is opened once for all that it has to do, because Chromium takes many seconds to show it.
 func TestDocsInABrowser(t *testing.T) {
 	t.Parallel()
 	storetest.SkipShort(t, "a browser")
 	mustChromium(t)
+	w := setup(t)
+	w.workChats()
+	b := mustBrowser(t, w.url)
+	b.prefers(t, "light")
+	b.open(t, w.url+"/docs/")
+	t.Run("it is readable in light and dark, as the reader prefers", func(t *testing.T) {
+		b.execute(t, "#operations-push-listEventTypes")
+		b.readable(t, func(background float64) bool { return background > 0.7 })
+		b.prefers(t, "dark")
+		b.readable(t, func(background float64) bool { return background < 0.1 })
+	})
+	t.Run("a stream ends with a note on how to continue, and the next call works", func(t *testing.T) {
+		status, body := b.execute(t, "#operations-group_chat-streamMessages")
+		if status != "200" || !strings.Contains(body, "The curl command above, with -N, shows what follows.") {
+			t.Errorf("the page shows %s %s", status, body)
+		}
+	})
 	t.Run("an open server answers without a key", func(t *testing.T) {
-		t.Parallel()
-		w := setup(t)
-		b := mustBrowser(t, w.url)
-		b.open(t, w.url+"/docs/")
 		status, body := b.execute(t, "#operations-operations-getHealth")
 		if status != "200" || !strings.Contains(body, `"status": "ok"`) {
 			t.Errorf("the page shows %s %s", status, body)
 		}
-		b.wantsSilence(t)
 	})
 	t.Run("a key typed in is used, and the examples work as they are", func(t *testing.T) {
-		t.Parallel()
-		w := setup(t)
-		key := w.mustKey(api.ScopePush)
-		b := mustBrowser(t, w.url)
-		b.open(t, w.url+"/docs/")
-		b.authorize(t, key)
+		b.authorize(t, w.mustKey(api.ScopePush))
 		for block, want := range map[string]string{
 			"#operations-push-putEventType": `"revision": 1`,
 			"#operations-push-putDevice":    `"state": "active"`,
@@ -176,8 +184,8 @@ func TestDocsInABrowser(t *testing.T) {
 		if status, body := b.execute(t, "#operations-push-postEvent"); status != "202" {
 			t.Errorf("posting the example event shows %s %s", status, body)
 		}
-		b.wantsSilence(t)
 	})
+	b.wantsSilence(t)
 }
 
 // authorize types a key into the page's dialogue.

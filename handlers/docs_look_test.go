@@ -5,66 +5,28 @@ import (
 	"image"
 	"image/png"
 	"math"
-	"strings"
 	"testing"
-
-	"fanfare/store/storetest"
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 )
 
-// A stream that is executed in the page ends after a few seconds, with a note on how to continue.
-// The page can then make the next call.
-func TestStreamsEndInTheDocs(t *testing.T) {
-	t.Parallel()
-	storetest.SkipShort(t, "a browser")
-	mustChromium(t)
-	w := setup(t)
-	w.workChats()
-	b := mustBrowser(t, w.url)
-	b.open(t, w.url+"/docs/")
-	status, body := b.execute(t, "#operations-group_chat-streamMessages")
-	if status != "200" || !strings.Contains(body, "The curl command above, with -N, shows what follows.") {
-		t.Errorf("the page shows %s %s", status, body)
-	}
-	if status, body := b.execute(t, "#operations-operations-getHealth"); status != "200" {
-		t.Errorf("the next call shows %s %s", status, body)
-	}
-	b.wantsSilence(t)
-}
-
-// The page follows the colour scheme that a reader prefers, and is readable in both.
-func TestDocsInLightAndDark(t *testing.T) {
-	t.Parallel()
-	storetest.SkipShort(t, "a browser")
-	mustChromium(t)
+// readable checks the contrast of texts in a picture of the page, and that their backgrounds fit its colour
+// scheme.
+func (b *browser) readable(t *testing.T, fits func(background float64) bool) {
+	t.Helper()
 	const darkInBoth = ".curl-command pre"
-	for scheme, fits := range map[string]func(background float64) bool{
-		"light": func(background float64) bool { return background > 0.7 },
-		"dark":  func(background float64) bool { return background < 0.1 },
+	picture := b.picture(t)
+	for _, selector := range []string{
+		".info .title", ".info .description p", ".info code", ".opblock-summary-description", ".live-responses-table h5", darkInBoth,
 	} {
-		t.Run(scheme, func(t *testing.T) {
-			t.Parallel()
-			w := setup(t)
-			b := mustBrowser(t, w.url)
-			b.prefers(t, scheme)
-			b.open(t, w.url+"/docs/")
-			b.execute(t, "#operations-push-listEventTypes")
-			picture := b.picture(t)
-			for _, selector := range []string{
-				".info .title", ".info .description p", ".info code", ".opblock-summary-description", ".live-responses-table h5", darkInBoth,
-			} {
-				background, contrast := b.colours(t, picture, selector)
-				if contrast < 4.5 { // WCAG 2.2 requires this for text (1.4.3)
-					t.Errorf("%s: contrast %.1f", selector, contrast)
-				}
-				if selector != darkInBoth && !fits(background) {
-					t.Errorf("%s: the background's luminance is %.2f", selector, background)
-				}
-			}
-			b.wantsSilence(t)
-		})
+		background, contrast := b.colours(t, picture, selector)
+		if contrast < 4.5 { // WCAG 2.2 requires this for text (1.4.3)
+			t.Errorf("%s: contrast %.1f", selector, contrast)
+		}
+		if selector != darkInBoth && !fits(background) {
+			t.Errorf("%s: the background's luminance is %.2f", selector, background)
+		}
 	}
 }
 
