@@ -95,12 +95,16 @@ const (
 	deleteLetters = "delete"
 )
 
+func isLetterAction(action string) bool { return action == retryLetters || action == deleteLetters }
+
+func errNoAction() error { return refuse(api.CodeNotFound, "there is no such action") }
+
 // askLetters asks whether some dead letters are to be retried or deleted.
 func (v *visit) askLetters() error {
 	action, ids := v.r.URL.Query().Get("action"), v.r.URL.Query()["id"]
 	switch {
-	case action != retryLetters && action != deleteLetters:
-		return refuse(api.CodeNotFound, "there is no such action")
+	case !isLetterAction(action):
+		return errNoAction()
 	case len(ids) == 0:
 		return refuse(api.CodeValidation, "choose at least one dead letter")
 	}
@@ -119,7 +123,7 @@ func (v *visit) changeLetters() error {
 		case deleteLetters:
 			method = http.MethodDelete
 		default:
-			return refuse(api.CodeNotFound, "there is no such action")
+			return errNoAction()
 		}
 		err := v.ask(method, path, nil, nil)
 		p, refused := errors.AsType[*problem](err)

@@ -34,6 +34,9 @@ func pages() []page {
 		{"GET /console/dead-letters", (*visit).deadLetters, "Dead letters", api.ScopeOpsRead, api.ScopeOpsRead},
 		{"GET /console/dead-letters/ask", (*visit).askLetters, "", "", ""},
 		{"POST /console/dead-letters", (*visit).changeLetters, "", "", ""},
+		{"GET /console/dead-letters/all", (*visit).askAllLetters, "", "", ""},
+		{"POST /console/dead-letters/all", (*visit).changeAllLetters, "", "", ""},
+		{"GET /console/operations/{id}", (*visit).operation, "", "", ""},
 
 		{"GET /console/sales", (*visit).sales, "Sales", api.ScopeSales, api.ScopeOpsRead},
 		{"GET /console/sales/{sale}", (*visit).sale, "", "", ""},

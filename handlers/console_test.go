@@ -265,7 +265,7 @@ func TestN4_Changes(t *testing.T) {
 			{"Sec-Fetch-Site: cross-site"}, {"Sec-Fetch-Site: same-site"}, {"Sec-Fetch-Site: ", "Origin: https://evil.example"},
 		} {
 			headers := append([]string{"Content-Type: application/x-www-form-urlencoded", cookie}, from...)
-			for _, path := range []string{"keys", "login", "logout", "apps/a/probe"} {
+			for _, path := range []string{"keys", "login", "logout", "apps/a/probe", "dead-letters/all"} {
 				w.do(call{method: "POST", path: "/console/" + path, body: make.Encode(), headers: headers}).shows(t, 403, "another site")
 			}
 		}
@@ -302,7 +302,10 @@ func TestN4_ReadOnly(t *testing.T) {
 	w := setupConsole(t, func(o *console.Options) { o.Mode = console.Read })
 	cookie := w.login(w.mustKey(api.ScopeAdmin))
 	w.page("/console/keys", cookie).shows(t, 200, "only shows").hides(t, "Make a key", "Revoke")
-	for _, path := range []string{"keys", "apps/a/probe", "keys/x/revoke"} {
+	mustDie(t, w.jobs, 1)
+	w.page("/console/dead-letters", cookie).shows(t, 200, "it would not").hides(t, "Retry all", "checkbox")
+	w.page("/console/dead-letters/all?action=delete", cookie).shows(t, 200, "Delete 1 dead letter?").hides(t, `name="expect"`)
+	for _, path := range []string{"keys", "apps/a/probe", "keys/x/revoke", "dead-letters", "dead-letters/all"} {
 		w.form("/console/"+path, url.Values{"name": {"x"}, "scope": {"ops"}}, cookie).shows(t, 403, "FANFARE_CONSOLE=read")
 	}
 	if a := w.form("/console/logout", nil, cookie); a.status != 303 {

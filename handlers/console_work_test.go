@@ -2,16 +2,21 @@ package handlers_test
 
 import (
 	"context"
+	"fmt"
+	"html"
+	"maps"
 	"net/http"
 	"net/url"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"fanfare/api"
 	"fanfare/console"
 	"fanfare/handlers"
+	"fanfare/store/apikeys"
 	"fanfare/store/apps"
 	"fanfare/store/storetest"
 )
@@ -59,6 +64,102 @@ func TestN1_DeadLetters(t *testing.T) {
 	if first := w.page("/console/dead-letters?kind=job", cookie); strings.Contains(first.body, "Groups") {
 		t.Error("a filtered list has groups")
 	}
+}
+
+// hidden are the fields of a page's form that the visitor does not see.
+func (a answer) hidden() url.Values {
+	fields := url.Values{}
+	for _, found := range regexp.MustCompile(`<input type="hidden" name="([^"]*)" value="([^"]*)">`).FindAllStringSubmatch(a.body, -1) {
+		fields.Add(found[1], html.UnescapeString(found[2]))
+	}
+	return fields
+}
+
+// All letters that fit are retried or deleted after a confirmation that names their number. If there are
+// more by then, the number is asked again, and the operation has a page.
+func TestN1_AllDeadLetters(t *testing.T) {
+	t.Parallel()
+	w := setupConsole(t)
+	for range 3 {
+		mustDieAs(t, w.notifications, "photo.shared", "shop/production", "BadTopic")
+	}
+	mustDieAs(t, w.notifications, "photo.shared", "shop/fcm", "BadTopic")
+	mustDie(t, w.jobs, 2)
+	w.mustWorkLetters()
+	key := w.mustKey(api.ScopeOps)
+	cookie, bearer := w.login(key), "Authorization: Bearer "+key
+	left := func() int { return len(deadIDs(w.page("/v1/dead-letters", bearer))) }
+	// begun follows a form that was sent to the page of the operation.
+	begun := func(a answer, action string, matched int) {
+		t.Helper()
+		id, found := strings.CutPrefix(a.header.Get("Location"), "../operations/")
+		if a.status != 303 || !found {
+			t.Fatalf("%d to %q: %s", a.status, a.header.Get("Location"), a.body)
+		}
+		line := regexp.MustCompile(`"msg":"change","action":"dead_letters.` + action + `","target":"` + id + `","key":"` + apikeys.IDOf(key) + `"`)
+		if n := len(line.FindAllString(w.log.String(), -1)); n != 1 {
+			t.Errorf("%d lines of the log have the change", n)
+		}
+		storetest.Eventually(t, time.Minute, "the operation is done", func() bool {
+			return strings.Contains(w.page("/console/operations/"+id, cookie).body, `<span class="state done">`)
+		})
+		w.page("/console/operations/"+id, cookie).shows(t, 200, "dead_letters."+action, fmt.Sprintf("<dt>Letters</dt><dd>%d</dd>", matched), "<dt>Left</dt><dd>0</dd>").hides(t, "data-refresh", "could not be retried")
+	}
+
+	const of, ask = "?app=shop&kind=notification&reason=BadTopic", "/console/dead-letters/all"
+	w.page("/console/dead-letters"+of, cookie).shows(t, 200, "Retry all that fit", `<input type="hidden" name="app" value="shop">`)
+	w.page("/console/dead-letters", cookie).shows(t, 200, "Delete all</button>")
+	for query, title := range map[string]string{
+		of + "&action=retry": "Retry 4 dead letters?", "?app=shop/fcm&action=delete": "Delete 1 dead letter?", "?action=delete": "Delete 6 dead letters?",
+		"?kind=job&action=retry": "Retry 2 dead letters?", "?type=photo.shared&action=retry": "Retry 4 dead letters?", "?app=sho&action=retry": "Retry 0 dead letters?",
+	} {
+		a := w.page(ask+query, cookie).shows(t, 200, title)
+		if form := strings.Contains(a.body, `method="post" action="./../dead-letters/all"`); form == strings.Contains(title, " 0 ") {
+			t.Errorf("%s: %s", query, a.body)
+		}
+	}
+	w.page(ask+"?action=eat", cookie).shows(t, 404)
+	w.page(ask+of+"&action=retry", w.login(w.mustKey(api.ScopeOpsRead))).shows(t, 200, "Retry 4").hides(t, `method="post" action="./../dead-letters/all"`)
+	form := w.page(ask+of+"&action=delete", cookie).hidden()
+	for field, value := range map[string]string{"before": "", "expect": "many", "action": "eat"} {
+		wrong := maps.Clone(form)
+		wrong.Set(field, value)
+		if a := w.form(ask, wrong, cookie); a.status < 400 || a.status >= 500 {
+			t.Errorf("%s %q: %d %s", field, value, a.status, a.body)
+		}
+	}
+	w.form(ask, form, w.login(w.mustKey(api.ScopeOpsRead))).shows(t, 403, "lacks the scope ops")
+
+	t.Run("one that dies after the question is left", func(t *testing.T) {
+		mustDieAs(t, w.notifications, "photo.shared", "shop/production", "BadTopic")
+		first := w.form(ask, form, cookie)
+		if again := w.form(ask, form, cookie); again.header.Get("Location") != first.header.Get("Location") {
+			t.Errorf("sent twice, it begins %v", again.header)
+		}
+		begun(first, "delete", 4)
+		if n := left(); n != 3 {
+			t.Errorf("%d are left", n)
+		}
+	})
+	t.Run("more than the visitor agreed to", func(t *testing.T) {
+		form := w.page(ask+"?kind=job&action=delete", cookie).hidden()
+		form.Set("expect", "1")
+		again := w.form(ask, form, cookie).shows(t, 409, "Nothing was done", "now they are 2", "Delete 2 dead letters?")
+		if n := left(); n != 3 {
+			t.Errorf("%d are left", n)
+		}
+		form = again.hidden()
+		begun(w.form(ask, form, cookie), "delete", 2)
+	})
+	t.Run("all", func(t *testing.T) {
+		begun(w.form(ask, w.page(ask+"?action=retry", cookie).hidden(), cookie), "retry", 1)
+		if s, err := w.notifications.Stats(t.Context()); err != nil || s.Depth != 1 || left() != 0 {
+			t.Errorf("%d are queued, %d are left, %v", s.Depth, left(), err)
+		}
+		w.page(ask+"?action=delete", cookie).shows(t, 200, "Delete 0 dead letters?")
+		w.page("/console/dead-letters", cookie).shows(t, 200).hides(t, "Delete all")
+	})
+	w.page("/console/operations/unknown", cookie).shows(t, 404)
 }
 
 // bearer is the header with a new key.
@@ -204,11 +305,11 @@ func setupHostile(t *testing.T) (w *world, pages []string, plain int) {
 	w.put("/v1/users/bob/mutes/album:42", "")
 	w.put("/v1/sales/spring", saleBody(`[{"sku":"shoe","stock":4},{"sku":"hat","stock":0}]`, `"hold_ms":60000`))
 	event := w.post("/v1/events", anEvent).member(t, "id")
-	pages = []string{"", "history", "history?minutes=60", "events", "events/" + event, "events/" + event + "/users/bob", "users", "users/bob", "dead-letters", "sales", "sales/spring", "apps", "servers", "keys", "about", "nowhere", "events/unknown"}
+	pages = []string{"", "history", "history?minutes=60", "events", "events/" + event, "events/" + event + "/users/bob", "users", "users/bob", "dead-letters", "dead-letters/all?action=retry", "sales", "sales/spring", "apps", "servers", "keys", "about", "nowhere", "events/unknown"}
 	plain = len(pages)
 	for _, text := range hostile {
 		q := url.QueryEscape(text)
-		pages = append(pages, "dead-letters?reason="+q+"&app="+q, "events?type="+q, "users/"+url.PathEscape(text), "dead-letters/ask?action=retry&id="+q, "keys?cursor="+q, "?done="+q)
+		pages = append(pages, "dead-letters?reason="+q+"&app="+q, "events?type="+q, "users/"+url.PathEscape(text), "dead-letters/ask?action=retry&id="+q, "dead-letters/all?action=delete&reason="+q+"&app="+q, "keys?cursor="+q, "?done="+q)
 	}
 	return w, pages, plain
 }

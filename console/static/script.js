@@ -6,6 +6,7 @@
   const main = document.querySelector("main[data-refresh]");
   if (!main) return;
   const every = Number(main.dataset.refresh) * 1000;
+  let over = false; // the page shows what does not change any more
   const fresh = document.getElementById("fresh");
   let stale = 0; // readings that failed in a row
 
@@ -19,11 +20,16 @@
     return part.contains(document.activeElement) || (selection && !selection.isCollapsed && part.contains(selection.anchorNode));
   };
 
+  // Returns whether all parts are fresh.
   const replace = read => {
+    let all = true;
     for (const part of main.querySelectorAll("[data-live]")) {
       const next = read.getElementById(part.id);
-      if (next && !busy(part) && part.innerHTML !== next.innerHTML) part.replaceWith(document.adoptNode(next));
+      if (!next || part.innerHTML === next.innerHTML) continue;
+      if (busy(part)) all = false;
+      else part.replaceWith(document.adoptNode(next));
     }
+    return all;
   };
 
   const refresh = async () => {
@@ -33,9 +39,10 @@
       location.reload();
       return;
     }
-    replace(new DOMParser().parseFromString(await answer.text(), "text/html"));
+    const read = new DOMParser().parseFromString(await answer.text(), "text/html");
     stale = 0;
-    say("The figures refresh themselves.");
+    over = replace(read) && !read.querySelector("main[data-refresh]");
+    say(over ? "" : "The figures refresh themselves.");
   };
 
   const loop = async () => {
@@ -44,12 +51,12 @@
     } catch {
       if (++stale > 1) say("The server does not answer: the figures are old.");
     }
-    setTimeout(loop, every);
+    if (!over) setTimeout(loop, every);
   };
 
   say("The figures refresh themselves.");
   setTimeout(loop, every);
   document.addEventListener("visibilitychange", () => {
-    if (!document.hidden) refresh().catch(() => {});
+    if (!document.hidden && !over) refresh().catch(() => {});
   });
 })();
