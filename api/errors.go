@@ -36,6 +36,7 @@ const (
 	CodeOwed              Code = "owed"
 	CodeChanged           Code = "changed"
 	CodeIDUsed            Code = "id_used"
+	CodeTooLate           Code = "too_late"
 	CodeEnded             Code = "ended"
 	CodeVersionMismatch   Code = "version_mismatch"
 	CodePayloadTooLarge   Code = "payload_too_large"
@@ -106,6 +107,8 @@ var errorTable = map[Code]Meaning{
 		"More dead letters match than the `expect` of the call; `matched` has their number. Nothing happened"},
 	CodeIDUsed: {http.StatusConflict, "The id was used by a deleted sale", false,
 		"Reservations were made in a deleted sale of this id, so that the id is not free again"},
+	CodeTooLate: {http.StatusConflict, "The event is over", false,
+		"Every notification of the event has ended, or it expired before it was targeted, so that nothing is left to cancel"},
 	CodeEnded: {http.StatusGone, "The sale has ended", false,
 		"The sale has ended"},
 	CodeVersionMismatch: {http.StatusPreconditionFailed, "The version has changed", false,

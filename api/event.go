@@ -89,6 +89,7 @@ const (
 	EventSending   EventState = "sending"
 	EventDone      EventState = "done"
 	EventExpired   EventState = "expired"
+	EventCancelled EventState = "cancelled"
 )
 
 // EventReport is the answer of GET /v1/events/{id}. The counts are right even if work was done again
@@ -124,6 +125,7 @@ type ListedEvent struct {
 	Delivered     int64 `json:"delivered"`
 	Failed        int64 `json:"failed"`
 	Expired       int64 `json:"expired"`
+	Cancelled     int64 `json:"cancelled"`
 }
 
 // EventList is the answer of GET /v1/events, newest first.
@@ -138,7 +140,9 @@ type PlatformCounts struct {
 	Delivered     int64 `json:"delivered"`
 	Failed        int64 `json:"failed"`
 	Expired       int64 `json:"expired"`
-	Retrying      int64 `json:"retrying"`
+	// Cancelled are those that were made, and not sent before their event was cancelled.
+	Cancelled int64 `json:"cancelled"`
+	Retrying  int64 `json:"retrying"`
 }
 
 // SuppressedCounts counts the users who got no notification. Each counts once, under the first reason
@@ -203,4 +207,5 @@ const (
 	NotificationDelivered NotificationState = "delivered"
 	NotificationFailed    NotificationState = "failed"
 	NotificationExpired   NotificationState = "expired"
+	NotificationCancelled NotificationState = "cancelled"
 )

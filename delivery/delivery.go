@@ -25,8 +25,8 @@ type Options struct {
 	Sender  transport.Sender
 	Devices *devices.Store
 	Apps    *apps.Store
-	// Events knows which notifications of chats are not to be sent, because their messages were
-	// redacted; default: none.
+	// Events knows which notifications are not to be sent, because their events were cancelled, or their
+	// messages redacted; default: none.
 	Events  *events.Store
 	Metrics *Metrics
 	// Logger receives paused apps, alarms and failures; default: discarded.

@@ -36,7 +36,7 @@ func (d *Delivery) handle(ctx context.Context, w *work) {
 		d.bury(ctx, w)
 		return
 	}
-	d.mayBeRedacted(ctx, w) // for ended, which does not wait
+	d.mayBeStopped(ctx, w) // for ended, which does not wait
 	if r, ended := d.ended(ctx, w); ended {
 		d.finish(ctx, w, r)
 		if r.Outcome == queue.Done && d.pauses.last(app).State == apps.Paused {
@@ -58,23 +58,44 @@ func (d *Delivery) handle(ctx context.Context, w *work) {
 // redactedReason is why a notification of a message fails whose text was removed.
 const redactedReason = "redacted"
 
-// redacted tells whether a notification is about a message of a chat that was redacted. unsure says
-// that this is not known, because the view of this process is too old.
-func (d *Delivery) redacted(w *work) (is, unsure bool) {
-	if d.o.Events == nil || !w.m.Push.OfMessage() {
-		return false, false
+// stopped tells whether a notification is not to be sent any more, and how it ends then: its event was
+// cancelled, or it is about a message of a chat that was redacted. unsure says that this is not known, because
+// the views of this process are too old.
+func (d *Delivery) stopped(w *work) (r queue.Result, is, unsure bool) {
+	if d.o.Events == nil {
+		return r, false, false
+	}
+	if is, fresh := d.o.Events.Cancelled(d.place(w), w.m.Event); is || !fresh && !w.young() {
+		return queue.Result{Outcome: queue.Done, Label: events.LabelCancelled}, is, !is
+	}
+	if !w.m.Push.OfMessage() {
+		return r, false, false
 	}
 	is, fresh := d.o.Events.Withdrawn(w.m.Event)
-	return is, !fresh
+	return failed(redactedReason), is, !fresh
 }
 
-// mayBeRedacted reads again what was redacted, if the view is too old. While Redis cannot be read, it
-// returns true for every message.
-func (d *Delivery) mayBeRedacted(ctx context.Context, w *work) bool {
-	is, unsure := d.redacted(w)
+// place is the shard that the process has the notification from, or the event that it is sent with.
+func (d *Delivery) place(w *work) events.Place {
+	if w.event != nil {
+		return d.o.Events.PlaceOfEvents(w.event.Claim.Shard)
+	}
+	return d.o.Events.PlaceOfNotifications(w.claimed.Shard)
+}
+
+// young tells whether the notification's event cannot have been cancelled a second ago.
+func (w *work) young() bool { return w.event != nil && w.event.Job.Young(w.event.Claim) }
+
+// mayBeStopped reads again what was cancelled and redacted, if a view is too old. While Redis cannot be read,
+// it returns true for every notification that needs the views.
+func (d *Delivery) mayBeStopped(ctx context.Context, w *work) bool {
+	_, is, unsure := d.stopped(w)
 	if unsure {
-		d.o.Events.RefreshWithdrawn(ctx)
-		is, unsure = d.redacted(w)
+		d.o.Events.RefreshCancelled(ctx, d.place(w))
+		if w.m.Push.OfMessage() {
+			d.o.Events.RefreshWithdrawn(ctx)
+		}
+		_, is, unsure = d.stopped(w)
 	}
 	return is || unsure
 }
@@ -86,16 +107,16 @@ func (d *Delivery) postpone(ctx context.Context, w *work, why string) {
 	d.finish(ctx, w, queue.Result{Outcome: queue.Defer, Delay: Jitter(wait), Reason: why})
 }
 
-// ended tells whether the notification goes no further now: its message was redacted, the device no
-// longer belongs to this user, the notification has expired, or the owner of the device or what was
-// redacted cannot be read or was read too long ago.
+// ended tells whether the notification goes no further now: its event was cancelled, its message was
+// redacted, the device no longer belongs to this user, the notification has expired, or the owner of the device
+// or what was cancelled or redacted cannot be read or was read too long ago.
 func (d *Delivery) ended(ctx context.Context, w *work) (queue.Result, bool) {
 	now := w.Clock()
 	age := now.Sub(w.enqueued)
 	expired := w.m.expired(now) || age > d.o.MaxAge
-	redacted, unsure := d.redacted(w)
-	if redacted {
-		return failed(redactedReason), true
+	r, stopped, unsure := d.stopped(w)
+	if stopped {
+		return r, true
 	}
 	// A guard outlives everything that was queued before it was written. If there is none, the
 	// device has not changed since the notification was queued. This does not hold for a retried
@@ -182,7 +203,7 @@ func failed(reason string) queue.Result {
 // a request, so that no send starts whose result could not be recorded before the lease ends. If
 // Redis is away or the process gets no processor time, notifications wait instead of being sent
 // twice. A notification that waited too long is not sent: its device is read again first. The next
-// claim also ends a notification whose message was redacted in the meantime.
+// claim also ends a notification that was cancelled, or whose message was redacted, in the meantime.
 func (d *Delivery) send(w *work, tries int) (a transport.Answer) {
 	ctx := w.Context()
 	n := w.m.notification(w.id, func() bool { return d.sendable(w) })
@@ -190,7 +211,7 @@ func (d *Delivery) send(w *work, tries int) (a transport.Answer) {
 		if ctx.Err() != nil || !w.AwaitFresh(ctx) {
 			return transport.Answer{Outcome: transport.NotSent, Err: transport.ErrMayNotSend}
 		}
-		if w.stale() || d.mayBeRedacted(ctx, w) {
+		if w.stale() || d.mayBeStopped(ctx, w) {
 			return transport.Answer{Outcome: transport.Again, RetryAfter: w.recheckDelay()}
 		}
 		a = d.o.Sender.Send(ctx, n)
@@ -207,10 +228,10 @@ func (d *Delivery) send(w *work, tries int) (a transport.Answer) {
 }
 
 // sendable tells whether a notification may be written now: its result can be recorded, its device was
-// read recently, and its message is known not to be redacted.
+// read recently, and it is known to be neither cancelled nor redacted.
 func (d *Delivery) sendable(w *work) bool {
-	redacted, unsure := d.redacted(w)
-	return w.Fresh() && !w.stale() && !redacted && !unsure
+	_, stopped, unsure := d.stopped(w)
+	return w.Fresh() && !w.stale() && !stopped && !unsure
 }
 
 // withheld tells whether a request was not written because it was not sendable.

@@ -129,7 +129,7 @@ func TestAnswersMatchTheDocument(t *testing.T) {
 		t.Fatalf("dead letters: %v", dead)
 	}
 	for _, c := range []call{
-		get("/v1/events/" + id), get("/v1/events/unknown"), get("/v1/events"), get("/v1/events?state=gone"), get("/v1/event-types/unknown"),
+		get("/v1/events/" + id), post("/v1/events/"+id+"/cancel", ""), get("/v1/events/unknown"), post("/v1/events/unknown/cancel", ""), get("/v1/events"), get("/v1/events?state=gone"), get("/v1/event-types/unknown"),
 		get("/v1/dead-letters"), get("/v1/dead-letters?limit=1"), get("/v1/dead-letters?limit=0"),
 		post("/v1/dead-letters/retry", `{"all":true,"before":"2026-01-01T00:00:00Z","expect":0}`), post("/v1/dead-letters/delete", `{}`),
 		post("/v1/dead-letters/retry", `{"all":true,"before":"`+time.Now().UTC().Format(time.RFC3339Nano)+`","expect":0}`),

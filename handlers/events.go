@@ -105,7 +105,7 @@ func mayReach(ctx context.Context, e *api.EventRequest, index int) error {
 
 type listEventsRequest struct {
 	Type  string         `query:"type" validate:"omitempty,identifier"`
-	State api.EventState `query:"state" validate:"omitempty,oneof=scheduled queued targeting sending done expired"`
+	State api.EventState `query:"state" validate:"omitempty,oneof=scheduled queued targeting sending done expired cancelled"`
 	web.Page
 }
 
@@ -120,7 +120,7 @@ type listEventsRequest struct {
 //	@ID				listEvents
 //	@Produce		json
 //	@Param			type	query		string			false	"Only events of this type"
-//	@Param			state	query		string			false	"Only events that are in this state now"	Enums(scheduled, queued, targeting, sending, done, expired)
+//	@Param			state	query		string			false	"Only events that are in this state now"	Enums(scheduled, queued, targeting, sending, done, expired, cancelled)
 //	@Param			limit	query		int				false	"Items per page"	minimum(1)	maximum(500)	default(50)
 //	@Param			cursor	query		string			false	"The `next` of the previous page"
 //	@Success		200		{object}	api.EventList	"A page"
@@ -157,7 +157,8 @@ type getEventRequest struct {
 //	@Description	a stream at that moment). `done` means that every notification is delivered, failed or expired. `failed_by`
 //	@Description	counts the failed notifications by their 10 most frequent reasons. `platforms` has the numbers of each push
 //	@Description	service; they add up to those of the event. A report is kept for 24 h after the event's end
-//	@Description	(`FANFARE_EVENT_RETENTION`). `scheduled` events wait for their `send_at`.
+//	@Description	(`FANFARE_EVENT_RETENTION`). `scheduled` events wait for their `send_at`. An event is `cancelled` from the call of
+//	@Description	`POST /v1/events/{id}/cancel` on; `cancelled` counts its notifications that were made and are not sent.
 //	@Tags			push
 //	@ID				getEvent
 //	@Produce		json
@@ -245,4 +246,41 @@ func (s *server) aside(all []api.App, d *api.Device) string {
 		}
 	}
 	return ""
+}
+
+type cancelEventRequest struct {
+	ID          string `path:"id" validate:"identifier"`
+	Idempotency api.Idempotency
+}
+
+// cancelEvent cancels an event.
+//
+//	@Summary		Cancel an event
+//	@Description	Sends nothing more of an event, on every server, from one second after the answer on. An event that was not targeted
+//	@Description	yet, also one with `send_at`, reaches nobody. Otherwise what was sent stays counted as what it was, and notifications
+//	@Description	that were made and not sent count as `cancelled`, each when its turn comes: in the end `delivered`, `failed`, `expired`
+//	@Description	and `cancelled` add up to `notifications`. The key needs the scope `push` or `ops`. The call may be repeated, which
+//	@Description	also completes a call that was answered with 503. The call is logged.
+//	@Tags			push
+//	@ID				cancelEvent
+//	@Produce		json
+//	@Param			Idempotency-Key	header		string			false	"Accepted and not kept: the call is safe to repeat without it"	minlength(1)	maxlength(255)
+//	@Param			id				path		string			true	"The id from the answer to the POST"
+//	@Success		200				{object}	api.EventReport	"The report so far, in the state `cancelled`"
+//	@Failure		403				{object}	api.Problem		"forbidden: the key has neither the scope push nor the scope ops"
+//	@Failure		404				{object}	api.Problem		"not_found: the event was never accepted, or its report is no longer kept"
+//	@Failure		409				{object}	api.Problem		"too_late: the event is over, and stays as it is"
+//	@Router			/v1/events/{id}/cancel [post]
+func (s *server) cancelEvent(ctx context.Context, in *cancelEventRequest) (*web.Reply[api.EventReport], error) {
+	if !web.Allows(ctx, api.ScopePush) && !web.Allows(ctx, api.ScopeOps) {
+		return nil, api.Errorf(api.CodeForbidden, "this API key lacks the scope %s", api.ScopePush).With("scope", api.ScopePush)
+	}
+	report, made, err := s.events.Cancel(ctx, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	if made {
+		s.web.LogChange(ctx, "events.cancel", in.ID)
+	}
+	return web.OK(report), nil
 }

@@ -22,7 +22,7 @@ func TestN9_ListOfEvents(t *testing.T) {
 			typ := []string{"album.shared", "photo.shared"}[i%2]
 			ids = append(ids, w.post(path, fmt.Sprintf(`{"type":%q,"audience":{"users":["bob"]},"alert":{"title":"Secret"}}`, typ)).member(t, "id"))
 		}
-		item := `{"id":"*","type":"*","state":"queued","accepted_at":"*","recipients":0,"notifications":0,"delivered":0,"failed":0,"expired":0}`
+		item := `{"id":"*","type":"*","state":"queued","accepted_at":"*","recipients":0,"notifications":0,"delivered":0,"failed":0,"expired":0,"cancelled":0}`
 		w.get(path+"?limit=5").wants(t, 200, `{"items":[`+item+`,`+item+`,`+item+`,`+item+`,`+item+`]}`)
 		w.get(path+"?state=done").wants(t, 200, `{"items":[]}`)
 		w.get(path+"?state=queued&type=photo.shared&limit=1").wants(t, 200, `{"items":[`+item+`],"next":"*"}`)

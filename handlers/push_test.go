@@ -199,7 +199,7 @@ func TestEvents(t *testing.T) {
 			t.Errorf("Location: %s", got)
 		}
 		w.get("/v1/events/"+id).wants(t, 200, `{"id":"`+id+`","type":"photo.shared","state":"queued","recipients":0,"notifications":0,
-			"delivered":0,"failed":0,"expired":0,"retrying":0,"suppressed":{"is_actor":0,"opted_out":0,"muted":0,"no_device":0,"live":0}}`)
+			"delivered":0,"failed":0,"expired":0,"cancelled":0,"retrying":0,"suppressed":{"is_actor":0,"opted_out":0,"muted":0,"no_device":0,"live":0}}`)
 		if a := w.get("/v1/events/unknown"); a.status != 404 || a.member(t, "code") != "not_found" {
 			t.Errorf("an unknown event: %d %s", a.status, a.body)
 		}
@@ -218,7 +218,7 @@ func TestEvents(t *testing.T) {
 			at := stamp(time.Hour)
 			id := w.post("/v1/events", with(at)).wants(t, 202, `{"id":"*"}`).member(t, "id")
 			w.get("/v1/events/"+id).wants(t, 200, `{"id":"`+id+`","type":"photo.shared","state":"scheduled",`+at+`,"recipients":0,"notifications":0,
-				"delivered":0,"failed":0,"expired":0,"retrying":0,"suppressed":{"is_actor":0,"opted_out":0,"muted":0,"no_device":0,"live":0}}`)
+				"delivered":0,"failed":0,"expired":0,"cancelled":0,"retrying":0,"suppressed":{"is_actor":0,"opted_out":0,"muted":0,"no_device":0,"live":0}}`)
 			broken := problem(api.CodeValidation, "*", `"errors":[{"field":"send_at","rule":"max","message":"*"}]`)
 			w.post("/v1/events", with(stamp(8*24*time.Hour))).wants(t, 422, broken)
 			w.post("/v1/events/batch", `{"events":[`+anEvent+`,`+with(stamp(8*24*time.Hour))+`]}`).

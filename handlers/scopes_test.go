@@ -57,6 +57,7 @@ var mayCall = map[string]string{
 	"POST /v1/events/batch":                      "push admin",
 	"GET /v1/events/{id}":                        "push admin",
 	"GET /v1/events/{id}/users/{user}":           "admin", // needs two scopes, see TestN10_Scopes
+	"POST /v1/events/{id}/cancel":                "push ops admin",
 	"POST /v1/devices/batch":                     "push admin",
 	"PUT /v1/users/{user}/devices/{token}":       "push admin",
 	"POST /v1/users/{user}/devices":              "push admin",

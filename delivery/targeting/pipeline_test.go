@@ -139,7 +139,7 @@ func (s *process) openWorkers(log *slog.Logger) {
 	}
 	s.delivery = delivery.New(do)
 	to := targeting.Options{
-		Events: s.queueOfEvents, Notifications: s.queueOfNotes, Devices: s.devices, Logger: log,
+		Cancels: s.events, Events: s.queueOfEvents, Notifications: s.queueOfNotes, Devices: s.devices, Logger: log,
 		Pagers: map[string]targeting.Pager{
 			events.KindContactsOf: s.rec.ContactsOf, events.KindTopic: s.rec.TopicUsers, events.KindAll: s.rec.UsersWithDevice,
 		},

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"fanfare/api"
 	"fanfare/delivery/apns/apnstest"
 	"fanfare/store/chat"
@@ -176,8 +178,14 @@ func TestC19_ReadingWhatIsRedacted(t *testing.T) {
 	var reads atomic.Int64
 	k := talking(t, db, func(o *options) {
 		o.events = func(e *events.Options) {
-			e.DB = storetest.Faulty(t, db, func(name string, answered bool) error {
-				if name != "xrange" || answered {
+			readings := func(c redis.Cmder) string {
+				if c.Name() != "xrange" || c.Args()[1] != "ff:{withdrawn}:events" {
+					return ""
+				}
+				return c.Name()
+			}
+			e.DB = storetest.FaultyBy(t, db, readings, func(_ string, answered bool) error {
+				if answered {
 					return nil
 				}
 				reads.Add(1)

@@ -93,7 +93,7 @@ func TestAShardThatIsAwayHoldsUpItsOwnUsersAlone(t *testing.T) {
 		return true
 	})
 	state := func(i int) string {
-		text, err := p.first.queueOfEvents.Report(t.Context(), events, a.Items[i].ID)
+		text, _, err := p.first.queueOfEvents.Report(t.Context(), events, a.Items[i].ID)
 		storetest.Must(t, err)
 		return text
 	}

@@ -29,6 +29,8 @@ type Options struct {
 	// Pagers read audiences by their kind (events.KindContactsOf and the others, but
 	// KindUsers); an event of a kind without one becomes a dead letter.
 	Pagers map[string]Pager
+	// Cancels knows which events were cancelled; default: none.
+	Cancels *events.Store
 	// LiveKey names the key of Redis that exists while a user has a live stream of chats. Such
 	// users get no notifications of events to a chat. Default: none.
 	LiveKey func(user string) string
@@ -163,7 +165,7 @@ func (t *Targeting) work(ctx context.Context, pages []*page, fromCache bool) (fo
 			resolve() // before more audiences are read, which may take long
 		}
 		switch {
-		case t.endLate(ctx, p):
+		case t.endCancelled(ctx, p), t.endLate(ctx, p):
 		case away != nil:
 			t.postpone(p, "sql_away", away)
 		case p.large():

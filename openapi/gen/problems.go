@@ -30,6 +30,7 @@ var details = map[api.Code]string{
 	api.CodeOwed:              "a hold has not ended yet, or an order is not on record yet",
 	api.CodeChanged:           "15 dead letters match, more than the 12 that were expected",
 	api.CodeIDUsed:            "a sale with this id was deleted, and it had reservations",
+	api.CodeTooLate:           "event 0seuk18detj6msoho4cjijei0ijm2jsb is over",
 	api.CodeEnded:             "the sale has ended",
 	api.CodeVersionMismatch:   "it is not the version that the condition asks for",
 	api.CodePayloadTooLarge:   "the body may have at most 65536 bytes",

@@ -68,6 +68,7 @@ var words = map[string]string{
 	"StreamMessageEvent.id":     "The position after this event, for `Last-Event-ID` or `last_event_id`",
 	"events":                    "The events, in order; either all are accepted or none",
 	"expired":                   "Notifications that were not delivered in time",
+	"cancelled":                 "Notifications that were made, and not sent before their event was cancelled",
 	"expires_at":                "When it expires",
 	"EventRequest.expires_at":   "When notifications of the event are no longer useful; absent: they do not expire",
 	"Reservation.expires_at":    "When a held reservation expires; absent: it was sold at once",

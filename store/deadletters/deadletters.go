@@ -157,7 +157,7 @@ func (s *Store) Operation(ctx context.Context, id string) (*api.Operation, error
 	shard, ok := queue.ParseID(id)
 	if ok && shard < s.o.Jobs.Shards() {
 		var err error
-		if text, err = s.o.Jobs.Report(ctx, shard, id); err != nil {
+		if text, _, err = s.o.Jobs.Report(ctx, shard, id); err != nil {
 			return nil, err
 		}
 	}

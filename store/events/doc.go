@@ -1,7 +1,7 @@
 // Package events accepts events, reports on them and has the event types.
 //
 // Everything about an event is in the slots of the queues "events" and "notifications", and is
-// written in the same step that changes the queue. One key is beside them:
+// written in the same step that changes the queue, apart from the streams of withdrawn and cancelled events:
 //
 //	what                     where                                        lifetime
 //	the entry and its page   queue events, the job's body                 until targeting is over
@@ -11,14 +11,20 @@
 //	what its parts counted   queue events, group <event id>               retention after their last change
 //	a page that was split    queue events, idempotency record             MaxAge
 //	the shards' counters     queue notifications, group <event id>        retention after their last change
+//	it is cancelled          beside the report                            as the report
 //	withdrawn events         ff:{withdrawn}:events, a stream              MaxAge and 7 days
+//	cancelled events         beside each shard: cancelled, a stream       MaxAge and 14 days
 //
 // The report says how far targeting has come, with its counts (progress.go). The process that works
 // on the event always writes the whole report. A large audience becomes parts (part.go), which are
 // jobs of the same queue. A shard of notifications has the counters created, delivered, failed,
-// expired and retrying.
+// expired, cancelled and retrying.
 //
 // An event that the server itself made can be withdrawn (withdrawn.go): its notifications are then not
 // written any more. A process that sends has the withdrawn events in memory, and reads the new ones
 // while it has notifications that may be withdrawn.
+//
+// An event can be cancelled (cancel.go), which uses a set of ids of the same kind, with a stream in the slot of each
+// shard of both queues. A process reads the new ones beside a shard while it has notifications of it, or events of it
+// that are older than a second.
 package events

@@ -41,7 +41,7 @@ type Store struct {
 	types *types
 	seed  uint64 // for shardOfTheMoment
 
-	withdrawn withdrawn
+	withdrawn, cancelled *eventSet
 }
 
 // New makes a Store. It starts nothing.
@@ -65,7 +65,9 @@ func New(o Options) *Store {
 		o.OnAccepted = func(int) {}
 	}
 	return &Store{
-		o: o, types: &types{rec: o.Record, log: o.Logger}, seed: rand.Uint64(), withdrawn: withdrawn{events: map[string]int64{}, keep: o.MaxAge + deadLetters},
+		o: o, types: &types{rec: o.Record, log: o.Logger}, seed: rand.Uint64(),
+		withdrawn: newEventSet(&o, o.MaxAge+deadLetters, keyWithdrawn),
+		cancelled: newEventSet(&o, api.MaxSendAhead+o.MaxAge+deadLetters, cancelledKeys(o.Queue, o.Notifications)...),
 	}
 }
 

@@ -23,6 +23,7 @@ import (
 type world struct {
 	*testing.T
 	server        *storetest.RedisServer
+	db            *redisdb.DB
 	rec           *record.DB
 	queue, notes  *queue.Queue
 	events        *events.Store
@@ -41,7 +42,7 @@ func setup(t *testing.T) *world {
 
 func setupOn(t *testing.T, db *redisdb.DB, sql string) *world {
 	t.Helper()
-	w := &world{T: t, url: sql}
+	w := &world{T: t, url: sql, db: db}
 	w.rec = w.mustRecord()
 	if err := w.rec.Migrate(t.Context()); err != nil {
 		t.Fatal(err)

@@ -28,6 +28,7 @@ const (
 	LabelDelivered = "delivered"
 	LabelExpired   = "expired"
 	LabelFailed    = "failed"
+	LabelCancelled = "cancelled"
 )
 
 // FailedBy is the label of a notification that failed for a reason, and the name under which

@@ -72,7 +72,7 @@ func (s *Store) matching(ctx context.Context, q *ListQuery, read []queue.Reporte
 		r := found[n].report()
 		if q.State == "" || q.State == r.State {
 			items[of[n]] = &api.ListedEvent{ID: r.ID, Type: r.Type, State: r.State, AcceptedAt: api.At(wanted[n].At), SendAt: r.SendAt, Recipients: r.Recipients,
-				Notifications: r.Notifications, Delivered: r.Delivered, Failed: r.Failed, Expired: r.Expired}
+				Notifications: r.Notifications, Delivered: r.Delivered, Failed: r.Failed, Expired: r.Expired, Cancelled: r.Cancelled}
 		}
 	}
 	return items, err

@@ -22,7 +22,7 @@ const (
 
 // outcomeLetters are the first letters of outcomes.
 var outcomeLetters = map[byte]api.NotificationState{
-	'd': api.NotificationDelivered, 'f': api.NotificationFailed, 'e': api.NotificationExpired,
+	'd': api.NotificationDelivered, 'f': api.NotificationFailed, 'e': api.NotificationExpired, 'c': api.NotificationCancelled,
 }
 
 // OutcomeText is how a notification ended at a time, under its label.
@@ -34,6 +34,8 @@ func OutcomeText(label string, at time.Time) string {
 		letter = 'd'
 	case LabelExpired:
 		letter = 'e'
+	case LabelCancelled:
+		letter = 'c'
 	}
 	s := at.Unix()
 	text := string(letter) + base64.RawURLEncoding.EncodeToString([]byte{byte(s >> 16), byte(s >> 8), byte(s)})

@@ -21,6 +21,7 @@ const (
 	countDelivered = "sent_delivered"
 	countFailed    = "sent_failed"
 	countExpired   = "sent_expired"
+	countCancelled = "sent_cancelled"
 )
 
 // Event is the id of the event that a job with this id belongs to.
@@ -42,7 +43,7 @@ func PartCounts(c Counts, s Sent) map[string]int64 {
 		}
 	}
 	eachEnds(&s, func(ending string, e *Ends) {
-		for name, n := range map[string]int64{countDelivered: e.Delivered, countFailed: e.Failed, countExpired: e.Expired} {
+		for name, n := range map[string]int64{countDelivered: e.Delivered, countFailed: e.Failed, countExpired: e.Expired, countCancelled: e.Cancelled} {
 			if n > 0 {
 				all[name+ending] = n
 			}
@@ -71,6 +72,7 @@ func (p *progress) addParts(sums map[string]int64) {
 		e.Delivered += sums[countDelivered+ending]
 		e.Failed += sums[countFailed+ending]
 		e.Expired += sums[countExpired+ending]
+		e.Cancelled += sums[countCancelled+ending]
 	})
 	p.sent.addReasons(countFailed, sums)
 }

@@ -46,6 +46,7 @@ func (c Counts) Suppressed() map[string]int64 {
 // Ends are numbers of notifications, by how they ended.
 type Ends struct {
 	Delivered, Failed, Expired int64
+	Cancelled                  int64 `json:",omitempty"`
 	// Made is how many notifications there are, including stored ones, if that is known. If it
 	// is 0, the number is the sum of those that have ended and those that were stored.
 	Made int64
@@ -81,6 +82,8 @@ func (s *Sent) Count(mark string) {
 			e.Delivered++
 		case LabelExpired:
 			e.Expired++
+		case LabelCancelled:
+			e.Cancelled++
 		default:
 			e.Failed++
 		}
@@ -127,10 +130,12 @@ type progress struct {
 	sendAt int64 // Job.SendAt
 
 	subjects string // Job.subjects
+	// cancelled is a mark beside the report, which nobody who writes the report changes.
+	cancelled queue.CancelMark
 }
 
 func (j *Job) report(state byte, all Counts, sent Sent, parts int64) string {
-	return (&progress{state, j.Type, all, sent, parts, j.SendAt, j.subjects()}).text()
+	return (&progress{state: state, typ: j.Type, counts: all, sent: sent, parts: parts, sendAt: j.SendAt, subjects: j.subjects()}).text()
 }
 
 // ReportTargeting is the report of an event whose audience was partly targeted. sent counts its
@@ -179,7 +184,11 @@ func (p *progress) numbers() []*int64 {
 		e := &s.Others[i]
 		all = append(all, &e.Made, &e.Delivered, &e.Failed, &e.Expired)
 	}
-	return append(all, &p.sendAt)
+	all = append(all, &p.sendAt, &s.Cancelled)
+	for i := range s.Others {
+		all = append(all, &s.Others[i].Cancelled)
+	}
+	return all
 }
 
 // text is the letter of the state and the type, which has no blank, followed by the counts up to

@@ -26,14 +26,14 @@ func (s *Store) whole(ctx context.Context, id string) (*whole, error) {
 	if !ok || shard >= s.o.Queue.Shards() {
 		return nil, notFound(id)
 	}
-	text, err := s.o.Queue.Report(ctx, shard, id)
+	text, cancelled, err := s.o.Queue.Report(ctx, shard, id)
 	if err != nil {
 		return nil, err
 	}
 	if text == "" {
 		return nil, notFound(id)
 	}
-	all, err := s.wholes(ctx, []queue.Reported{{ID: id, Report: text}})
+	all, err := s.wholes(ctx, []queue.Reported{{ID: id, Report: text, Cancelled: cancelled}})
 	if err != nil {
 		return nil, err
 	}
@@ -61,6 +61,7 @@ func (s *Store) wholes(ctx context.Context, read []queue.Reported) ([]whole, err
 		if w.event, err = parseProgress(r.Report); err != nil {
 			return nil, err
 		}
+		w.event.cancelled = r.Cancelled
 		if err := s.schedule(ctx, r.ID, &w.event); err != nil {
 			return nil, err
 		}
@@ -148,17 +149,18 @@ func (w *whole) report() *api.EventReport {
 		at := api.AtMillis(event.sendAt)
 		r.SendAt = &at
 	}
-	r.State = stateOf(event, r.Notifications == r.Delivered+r.Failed+r.Expired)
+	r.State = stateOf(event, r.Notifications == r.Delivered+r.Failed+r.Expired+r.Cancelled)
 	return r
 }
 
 // countsOf combines what was sent in one hop with the counters of notifications that were stored.
 func countsOf(e *Ends, stored map[string]int64) api.PlatformCounts {
 	p := api.PlatformCounts{
-		Notifications: max(e.Made, e.Delivered+e.Failed+e.Expired+stored[CountCreated]),
+		Notifications: max(e.Made, e.Delivered+e.Failed+e.Expired+e.Cancelled+stored[CountCreated]),
 		Delivered:     e.Delivered + stored[LabelDelivered], Failed: e.Failed + stored[LabelFailed], Expired: e.Expired + stored[LabelExpired],
+		Cancelled: e.Cancelled + stored[LabelCancelled],
 	}
-	p.Retrying = max(0, min(stored[CountRetrying], p.Notifications-p.Delivered-p.Failed-p.Expired))
+	p.Retrying = max(0, min(stored[CountRetrying], p.Notifications-p.Delivered-p.Failed-p.Expired-p.Cancelled))
 	return p
 }
 
@@ -179,6 +181,7 @@ func platforms(all api.PlatformCounts, s *Sent, sent []map[string]int64) map[api
 		apns.Delivered -= n.Delivered
 		apns.Failed -= n.Failed
 		apns.Expired -= n.Expired
+		apns.Cancelled -= n.Cancelled
 		apns.Retrying -= n.Retrying
 	}
 	if apns.Notifications > 0 {
@@ -205,6 +208,8 @@ func mostFrequent(reasons map[string]int64) map[string]int64 {
 // stateOf returns the state. A dead letter is waiting until somebody retries it.
 func stateOf(event *progress, allEnded bool) api.EventState {
 	switch {
+	case event.cancelled != queue.NotCancelled:
+		return api.EventCancelled
 	case event.state == stateScheduled:
 		return api.EventScheduled
 	case event.state == stateExpired:

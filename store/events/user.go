@@ -78,7 +78,7 @@ func (w *whole) userNow(u *UserNow, at time.Time) api.UserNow {
 // keepsOutcomes tells whether it is still on record how each of the event's notifications has ended. Its report has
 // some outcomes. The tombstones of notifications that ended before since may be gone.
 func (w *whole) keepsOutcomes(reported int64, since time.Time) bool {
-	if e := &w.event.sent.Ends; e.Delivered+e.Failed+e.Expired > reported {
+	if e := &w.event.sent.Ends; e.Delivered+e.Failed+e.Expired+e.Cancelled > reported {
 		return false
 	}
 	old := queue.MadeBefore(w.id, since) && w.event.sendAt < since.UnixMilli()
@@ -112,6 +112,8 @@ func endOfAll(r *api.EventReport) api.NotificationState {
 		return api.NotificationFailed
 	case r.Expired:
 		return api.NotificationExpired
+	case r.Cancelled:
+		return api.NotificationCancelled
 	}
 	return ""
 }

@@ -17,14 +17,17 @@ func pushOf(n int, at time.Time) api.NamedEvent {
 	return api.NamedEvent{Name: fmt.Sprint("chat team e ", n), Route: "team", At: at}
 }
 
+func withdrawing(db *redisdb.DB) *Store {
+	q := queue.New(db, queue.Options{Name: "events"})
+	return New(Options{DB: db, Queue: q, Notifications: q})
+}
+
 // C19: every process finds the events that any process withdrew, however many they are, and events that
 // are too old to have waiting notifications are not kept.
 func TestC19_WithdrawnEvents(t *testing.T) {
 	t.Parallel()
 	storetest.EachRedisAlone(t, func(t *testing.T, db *redisdb.DB) {
-		q := queue.New(db, queue.Options{Name: "events"})
-		storetest.Must(t, q.Init(t.Context()))
-		one, other := New(Options{DB: db, Queue: q}), New(Options{DB: db, Queue: q})
+		one, other := withdrawing(db), withdrawing(db)
 		now := time.Now()
 		events := make([]api.NamedEvent, 1000)
 		for i := range events {
@@ -69,12 +72,12 @@ func TestC19_WithdrawnEvents(t *testing.T) {
 func TestC19_ManyWithdrawnEvents(t *testing.T) {
 	t.Parallel()
 	db := storetest.Open(t, storetest.Redis(t).URL())
-	cmds := make([]redis.Cmder, 2*withdrawnPage+1)
+	cmds := make([]redis.Cmder, 2*setPage+1)
 	for i := range cmds {
 		cmds[i] = redis.NewStringCmd(t.Context(), "xadd", keyWithdrawn, "*", "e", fmt.Sprint("e", i))
 	}
 	storetest.Must(t, db.Pipeline(t.Context(), redisdb.Write, cmds...))
-	s := New(Options{DB: db})
+	s := withdrawing(db)
 	s.RefreshWithdrawn(t.Context())
 	for i := range cmds {
 		if is, _ := s.Withdrawn(fmt.Sprint("e", i)); !is {
@@ -86,12 +89,13 @@ func TestC19_ManyWithdrawnEvents(t *testing.T) {
 // The view forgets what Redis forgets.
 func TestWithdrawnEventsAreForgotten(t *testing.T) {
 	t.Parallel()
-	w := withdrawn{keep: time.Hour, events: map[string]int64{}}
+	w := newEventSet(&Options{}, time.Hour, "key")
+	one := &w.streams[0]
 	entry := func(ms int64, event string) redis.XMessage {
 		return redis.XMessage{ID: fmt.Sprint(ms, "-0"), Values: map[string]any{"e": event}}
 	}
-	w.add([]redis.XMessage{entry(1000, "a"), entry(2000, "b")})
-	w.add([]redis.XMessage{entry(1000+time.Hour.Milliseconds()+1, "c")})
+	w.learn(one, []redis.XMessage{entry(1000, "a"), entry(2000, "b")})
+	w.learn(one, []redis.XMessage{entry(1000+time.Hour.Milliseconds()+1, "c")})
 	if _, is := w.events["a"]; is || len(w.events) != 2 {
 		t.Errorf("it has %v", w.events)
 	}
@@ -101,7 +105,7 @@ func TestWithdrawnEventsAreForgotten(t *testing.T) {
 func TestC19_WhatIsWithdrawnIsNotKnown(t *testing.T) {
 	t.Parallel()
 	server := storetest.Redis(t)
-	s := New(Options{DB: storetest.Open(t, server.URL())})
+	s := withdrawing(storetest.Open(t, server.URL()))
 	s.RefreshWithdrawn(t.Context())
 	if _, fresh := s.Withdrawn("x"); !fresh {
 		t.Fatal("it could not be read")

@@ -183,7 +183,7 @@ func TestGroupsAndReportsGoWithTheirRetention(t *testing.T) {
 		}))
 		w.mustBeEmpty()
 		eventually(t, "the report of the end", func() bool {
-			text, err := w.q.Report(t.Context(), 0, ids[1])
+			text, _, err := w.q.Report(t.Context(), 0, ids[1])
 			return err == nil && text == "Dkept"
 		})
 		counts, err := w.q.Groups(t.Context(), brief)
@@ -194,7 +194,7 @@ func TestGroupsAndReportsGoWithTheirRetention(t *testing.T) {
 			counts, err := w.q.Groups(t.Context(), brief)
 			return err == nil && len(counts) == 0
 		})
-		if text, err := w.q.Report(t.Context(), 0, ids[1]); err != nil || text != "Dkept" {
+		if text, _, err := w.q.Report(t.Context(), 0, ids[1]); err != nil || text != "Dkept" {
 			t.Errorf("the report is %q, %v", text, err)
 		}
 	})

@@ -33,7 +33,7 @@ func TestQ11_RefusedMarksEndTheLease(t *testing.T) {
 		w.mustBeEmpty()
 		for _, id := range []string{bad, good} {
 			eventually(t, "the report of the end", func() bool {
-				report, err := w.q.Report(t.Context(), 0, id)
+				report, _, err := w.q.Report(t.Context(), 0, id)
 				return err == nil && report == "D"
 			})
 			if alive, _ := ended.Load(id); alive != true {

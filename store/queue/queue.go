@@ -114,6 +114,10 @@ func (q *Queue) Shards() int { return q.o.Shards }
 // Route gives the shard of a routing key: stable over processes and releases.
 func (q *Queue) Route(key string) int { return int(xxhash.Sum64String(key) % uint64(q.o.Shards)) }
 
+// KeyBeside names a key in the slot of a shard, for what belongs to the shard's jobs and not to the queue. name is
+// none of the queue's own.
+func (q *Queue) KeyBeside(shard int, name string) string { return q.shards[shard].KeyBeside(name) }
+
 // Depth is the last number of entries known to wait in a shard, without a trip.
 func (q *Queue) Depth(shard int) int64 { return q.shards[shard].Depth.Load() }
 

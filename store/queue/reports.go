@@ -3,8 +3,8 @@ package queue
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -21,24 +21,60 @@ const (
 	StateExpired = 'E'
 )
 
-// Report reads the report of a job that was enqueued with one; "": nobody knows of
-// such a job any more.
-func (q *Queue) Report(ctx context.Context, shard int, id string) (string, error) {
+// Report reads the report of a job that was enqueued with one, and its mark of MarkCancelled;
+// "": nobody knows of such a job any more.
+func (q *Queue) Report(ctx context.Context, shard int, id string) (text string, m CancelMark, err error) {
 	key, field := q.shards[shard].ReportKey(id)
-	cmd := redis.NewStringCmd(ctx, "hget", key, field)
+	cmd := redis.NewSliceCmd(ctx, "hmget", key, field, field+cancelMark)
 	if err := q.db.Share(ctx, redisdb.Read, cmd); err != nil {
-		return "", err
+		return "", NotCancelled, err
 	}
-	text, err := cmd.Result()
-	if err != nil && !errors.Is(err, redis.Nil) {
-		return "", fmt.Errorf("read report in %s shard %d: %w", q.o.Name, shard, err)
+	values, err := cmd.Result()
+	if err != nil {
+		return "", NotCancelled, fmt.Errorf("read report in %s shard %d: %w", q.o.Name, shard, err)
 	}
-	return text, nil
+	text, _ = values[0].(string)
+	mark, _ := strconv.ParseInt(redisdb.Text(values[1]), 10, 64)
+	return text, CancelMark(mark), nil
+}
+
+// cancelMark ends the name of a cancelled report's mark, which is beside the report and lives as long:
+// report_cancel.lua and reports_list.lua have the same. Builds that do not know the mark take it for no
+// report, and leave it as it is.
+const cancelMark = "!"
+
+// CancelMark is how far a job's cancel has come.
+type CancelMark int64
+
+// The marks, each of which replaces those before it.
+const (
+	NotCancelled        CancelMark = iota
+	CancelBegun                    // it is not known to everybody yet
+	CancelledEverywhere            // it is
+)
+
+// What MarkCancelled answers: the results of report_cancel.lua.
+const (
+	CancelUnknown      = iota // nobody knows of such a job any more
+	CancelMarked              // it has the mark now
+	CancelTooLate             // the job is over and has no mark, and nothing was changed
+	CancelMarkedBefore        // it had the mark, or a later one
+)
+
+// MarkCancelled marks a job's report as cancelled for as long as the report is kept, unless it has no mark and
+// its letter is one of over. Nothing else happens to the job: its handler has to ask elsewhere.
+func (q *Queue) MarkCancelled(ctx context.Context, shard int, id, over string, m CancelMark) (int64, error) {
+	value, err := q.db.Eval(ctx, redisdb.Write, q.common.Scripts.CancelReport, q.shards[shard].Keys(), id, over, int64(m))
+	if err != nil {
+		return 0, fmt.Errorf("cancel in %s shard %d: %w", q.o.Name, shard, err)
+	}
+	return redisdb.Number(value), nil
 }
 
 // Reported is a job with its report.
 type Reported struct {
 	ID, Report string
+	Cancelled  CancelMark
 	// At is when the job's id was made, to a 32nd of a second.
 	At time.Time
 
@@ -130,8 +166,8 @@ func (q *Queue) readReports(ctx context.Context, lists []reportList, now time.Ti
 // add takes the answer of reports_list.lua.
 func (l *reportList) add(v []any, now time.Time) {
 	l.more, l.part, l.below = redisdb.NumberAt(v, 0) == 1, redisdb.NumberAt(v, 1), redisdb.TextAt(v, 2)
-	for i := 3; i+1 < len(v); i += 2 {
-		r := Reported{ID: redisdb.Text(v[i]), Report: redisdb.Text(v[i+1])}
+	for i := 3; i+2 < len(v); i += 3 {
+		r := Reported{ID: redisdb.Text(v[i]), Report: redisdb.Text(v[i+1]), Cancelled: CancelMark(redisdb.Number(v[i+2]))}
 		if part, ok := partOf(r.ID, now); ok {
 			r.part, r.At = part, idEpoch.Add(time.Duration(part)*partTime)
 			l.found = append(l.found, r)

@@ -94,6 +94,7 @@
 //	parkedn              hash    name: how many are parked      while there are
 //	done:<bucket>        hash    named id: D done, with a note, X dead  Retention
 //	report:<6 of the id> hash    rest of the id: report         ReportRetention, or MaxAge
+//	                             rest and !: 1 its cancel began, 2 it is cancelled
 //	reported             zset    6 of an id by their number     the latest 10,000 with reports
 //	group:<6 of the id>  hash    rest of the group: counts      GroupRetention
 //	idem:<digest>        string  digest of the body, answer     Once.TTL (24 h)
@@ -103,6 +104,8 @@
 //	deadn                hash    reason and class: dead letters with them
 //	stats                hash    counters                       for ever
 //	served               string  somebody works on this shard   3 leases
+//
+// Those of KeyBeside are in the slot as well; its callers describe them.
 //
 // Ids of a time share a hash, because small hashes are a fraction of the price of
 // keys: reports and groups those of a 32nd of a second, in which events of one call

@@ -61,6 +61,9 @@ func (s *Shard) DeadKey() string { return s.prefix + "dead" }
 // ParkedCountsKey names the hash of how many jobs are parked under each name.
 func (s *Shard) ParkedCountsKey() string { return s.prefix + "parkedn" }
 
+// KeyBeside names a key that is in the shard's slot and not the queue's.
+func (s *Shard) KeyBeside(name string) string { return s.prefix + name }
+
 // OnceKey names the record of an idempotency key.
 func (s *Shard) OnceKey(key string) string { return s.prefix + "idem:" + onceName(key) }
 

@@ -19,8 +19,8 @@ type Scripts struct {
 	look, check                          *redisdb.Script
 	rewrite, renameAttached, renameMarks *redisdb.Script
 	Unpark, Stats, DeadRetry, DeadDelete *redisdb.Script
-	ListReports, DeadFind, DeadGroups    *redisdb.Script
-	Find                                 *redisdb.Script
+	ListReports, CancelReport, Find      *redisdb.Script
+	DeadFind, DeadGroups                 *redisdb.Script
 }
 
 // loadScripts reads them, once in a process.
@@ -32,6 +32,6 @@ var loadScripts = sync.OnceValue(func() *Scripts {
 		look: get("shard_look"), check: get("shard_check"),
 		rewrite: get("job_rewrite"), renameAttached: get("attachment_rename"), renameMarks: get("marks_rename"),
 		Unpark: get("parked_move"), Stats: get("shard_stats"), DeadRetry: get("dead_retry"), DeadDelete: get("dead_delete"),
-		ListReports: get("reports_list"), DeadFind: get("dead_find"), DeadGroups: get("dead_groups"), Find: get("job_find"),
+		ListReports: get("reports_list"), CancelReport: get("report_cancel"), DeadFind: get("dead_find"), DeadGroups: get("dead_groups"), Find: get("job_find"),
 	}
 })

@@ -4,7 +4,7 @@
 -- ARGV: 1 number of the part where the list begins, 2 rest of an id: of that part only
 --       reports below it are listed, 3 most reports, 4 most parts to look at
 -- RETURNS: {1 there may be more or 0, number of the part and rest of the id where the list
---          goes on, then id and report of each}
+--          goes on, then id, report and mark of each, 0: it is not cancelled}
 -- @include lua/clock.lua
 -- @include lua/part_shard.lua
 local number, below, most, parts = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -15,7 +15,7 @@ local function reports_of(part)
   local all, texts, rests = redis.call('HGETALL', P .. 'report:' .. part), {}, {}
   for i = 1, #all, 2 do
     texts[all[i]] = all[i + 1]
-    if all[i] < below then rests[#rests + 1] = all[i] end
+    if string.sub(all[i], -1) ~= '!' and all[i] < below then rests[#rests + 1] = all[i] end
   end
   table.sort(rests, function(a, b) return a > b end)
   return rests, texts
@@ -27,8 +27,9 @@ local function list(found)
     if tonumber(found[i + 1]) ~= number then number, below = tonumber(found[i + 1]), '~' end
     local rests, texts = reports_of(found[i])
     for _, rest in ipairs(rests) do
-      if #out == HEAD + 2 * most then return 1 end
-      out[#out + 1], out[#out + 2] = found[i] .. rest, texts[rest]
+      if #out == HEAD + 3 * most then return 1 end
+      local n = #out
+      out[n + 1], out[n + 2], out[n + 3] = found[i] .. rest, texts[rest], tonumber(texts[rest .. '!'] or 0)
       below = rest
     end
     below = ''
