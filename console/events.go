@@ -17,7 +17,7 @@ func (v *visit) events() error {
 		States []api.EventState
 		More   string
 	}{Filter: query, States: []api.EventState{
-		api.EventScheduled, api.EventQueued, api.EventTargeting, api.EventSending, api.EventDone, api.EventExpired,
+		api.EventScheduled, api.EventQueued, api.EventTargeting, api.EventSending, api.EventDone, api.EventExpired, api.EventCancelled,
 	}}
 	if err := v.ask(http.MethodGet, withQuery("/v1/events", v.query("type", "state", "cursor")), nil, &d.EventList); err != nil {
 		return err
@@ -26,17 +26,43 @@ func (v *visit) events() error {
 	return v.page("events", "Events", 0, d)
 }
 
+// eventPath is the route of the page's event.
+func (v *visit) eventPath() string { return "/v1/events/" + url.PathEscape(v.r.PathValue("id")) }
+
 // event shows the report of an event.
 func (v *visit) event() error {
 	var report api.EventReport
-	if err := v.ask(http.MethodGet, "/v1/events/"+url.PathEscape(v.r.PathValue("id")), nil, &report); err != nil {
+	if err := v.ask(http.MethodGet, v.eventPath(), nil, &report); err != nil {
 		return err
 	}
 	refresh := refreshEvery
-	if report.State == api.EventDone || report.State == api.EventExpired {
+	if over(report.State) && report.State != api.EventCancelled { // what is not sent is counted one by one
 		refresh = 0
 	}
 	return v.page("event", "Event "+report.ID, refresh, report)
+}
+
+// over tells whether an event cannot be cancelled any more.
+func over(state api.EventState) bool {
+	return state == api.EventDone || state == api.EventExpired || state == api.EventCancelled
+}
+
+// askCancel asks whether an event is to be cancelled.
+func (v *visit) askCancel() error {
+	var report api.EventReport
+	if err := v.ask(http.MethodGet, v.eventPath(), nil, &report); err != nil {
+		return err
+	}
+	return v.page("cancel", "Cancel an event", 0, report)
+}
+
+// cancel cancels an event and shows its report.
+func (v *visit) cancel() error {
+	if err := v.ask(http.MethodPost, v.eventPath()+"/cancel", nil, nil); err != nil {
+		return err
+	}
+	redirect(v.w, "../"+url.PathEscape(v.r.PathValue("id"))+"?done=cancelled")
+	return nil
 }
 
 // find goes from a form with the name of something to its page.

@@ -24,6 +24,8 @@ func pages() []page {
 		{"GET /console/events", (*visit).events, "Events", api.ScopeOpsRead, api.ScopeOpsRead},
 		{"GET /console/find-event", (*visit).findEvent, "", "", ""},
 		{"GET /console/events/{id}", (*visit).event, "", "", ""},
+		{"GET /console/events/{id}/cancel", (*visit).askCancel, "", "", ""},
+		{"POST /console/events/{id}/cancel", (*visit).cancel, "", "", ""},
 		{"GET /console/events/{id}/why", (*visit).askWhy, "", "", ""},
 		{"GET /console/events/{id}/users/{user}", (*visit).why, "", "", ""},
 

@@ -87,10 +87,11 @@ type frame struct {
 
 // done has the sentences for what a form did. The query names them, so that a link can show only these.
 var done = map[string]string{
-	"probed":  "The paused apps of this topic try one notification each.",
-	"tested":  "The test notification was accepted. This is its report.",
-	"stock":   "The stock was changed.",
-	"revoked": "The key has ended. Other servers refuse it within 10 s.",
+	"probed":    "The paused apps of this topic try one notification each.",
+	"cancelled": "The event is cancelled. A second from now nothing more of it is sent.",
+	"tested":    "The test notification was accepted. This is its report.",
+	"stock":     "The stock was changed.",
+	"revoked":   "The key has ended. Other servers refuse it within 10 s.",
 }
 
 // frame makes the frame of a page.
@@ -180,7 +181,7 @@ func (v *visit) askLogin(p *problem, to string) {
 // functions are what templates can call.
 func functions() template.FuncMap {
 	return template.FuncMap{
-		"number": number, "ms": milliseconds,
+		"number": number, "ms": milliseconds, "over": over,
 		"stamp": func(t api.Time) string { return t.UTC().Format("2006-01-02 15:04:05") },
 		"iso":   func(t api.Time) string { return t.UTC().Format(time.RFC3339) },
 		"ago":   func(t api.Time) string { return lasting(max(0, time.Since(t.Time))) },

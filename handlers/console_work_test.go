@@ -203,6 +203,32 @@ func TestN1_Events(t *testing.T) {
 	w.page("/console/events/"+first+"/users/bob", reader).shows(t, 403, "scope push")
 }
 
+// An event is cancelled from its page, after a question. One that is over has no button.
+func TestN1_CancelAnEvent(t *testing.T) {
+	t.Parallel()
+	w := setupConsole(t)
+	id, other := w.post("/v1/events", anEvent).member(t, "id"), w.post("/v1/events", anEvent).member(t, "id")
+	cookie, path := w.login(w.mustKey(api.ScopeOpsRead, api.ScopePush)), "/console/events/"
+	w.page(path+id, cookie).shows(t, 200, `href="./../events/`+id+`/cancel"`, "queued")
+	w.page(path+id+"/cancel", cookie).shows(t, 200, "Cancel this event?", id, "photo.shared", `method="post" action="./../../events/`+id+`/cancel"`)
+	w.page(path+id, cookie).shows(t, 200, "queued") // a question changes nothing
+	for range 2 {                                   // as when the form is sent twice
+		if a := w.form(path+id+"/cancel", nil, cookie); a.status != 303 || a.header.Get("Location") != "../"+id+"?done=cancelled" {
+			t.Errorf("%d to %q", a.status, a.header.Get("Location"))
+		}
+	}
+	w.page(path+id+"?done=cancelled", cookie).shows(t, 200, "The event is cancelled", `class="state cancelled"`).hides(t, "/cancel\"")
+	w.page(path[:len(path)-1]+"?state=cancelled", cookie).shows(t, 200, id)
+	w.page(path+"unknown/cancel", cookie).shows(t, 404)
+	w.form(path+"unknown/cancel", nil, cookie).shows(t, 404)
+	reader := w.login(w.mustKey(api.ScopeOpsRead))
+	w.form(path+other+"/cancel", nil, reader).shows(t, 403, "lacks the scope push")
+	changes := slices.DeleteFunc(w.changes(), func(line string) bool { return strings.HasPrefix(line, "console.login ") })
+	if len(changes) != 1 || !regexp.MustCompile(`^events\.cancel `+id+` [a-z0-9]+$`).MatchString(changes[0]) {
+		t.Errorf("N4: changes %q", changes)
+	}
+}
+
 // A user's page has the settings and the devices, and sends a test notification to one of them.
 func TestN1_Users(t *testing.T) {
 	t.Parallel()
@@ -305,7 +331,7 @@ func setupHostile(t *testing.T) (w *world, pages []string, plain int) {
 	w.put("/v1/users/bob/mutes/album:42", "")
 	w.put("/v1/sales/spring", saleBody(`[{"sku":"shoe","stock":4},{"sku":"hat","stock":0}]`, `"hold_ms":60000`))
 	event := w.post("/v1/events", anEvent).member(t, "id")
-	pages = []string{"", "history", "history?minutes=60", "events", "events/" + event, "events/" + event + "/users/bob", "users", "users/bob", "dead-letters", "dead-letters/all?action=retry", "sales", "sales/spring", "apps", "servers", "keys", "about", "nowhere", "events/unknown"}
+	pages = []string{"", "history", "history?minutes=60", "events", "events/" + event, "events/" + event + "/users/bob", "events/" + event + "/cancel", "users", "users/bob", "dead-letters", "dead-letters/all?action=retry", "sales", "sales/spring", "apps", "servers", "keys", "about", "nowhere", "events/unknown"}
 	plain = len(pages)
 	for _, text := range hostile {
 		q := url.QueryEscape(text)
