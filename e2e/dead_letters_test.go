@@ -42,7 +42,7 @@ func mustBury(t testing.TB, redis string, n int64) {
 // N15: the process that deletes many dead letters is killed in the middle, and another one goes on.
 func TestN15_TheProcessIsKilledInTheMiddle(t *testing.T) {
 	t.Parallel()
-	const n = 20_000
+	n := int64(storetest.Sized(20_000, 4000))
 	redis := storetest.Redis(t).URL()
 	vars := []string{"FANFARE_REDIS_URL=" + redis, "FANFARE_DATABASE_URL=" + storetest.MySQL(t), "FANFARE_JOB_LEASE=2s"}
 	front := mustServe(t, t.TempDir(), append(vars, "FANFARE_ROLES=api")...)

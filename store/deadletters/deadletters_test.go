@@ -114,16 +114,17 @@ func (w *world) mustEnd(id string) *api.Operation {
 	return w.operation(id)
 }
 
-// N15: an operation on 100,000 letters goes on when its process is killed in the middle. Each job is run
-// once more, letters that died later are left alone, and meanwhile the operation says how many are left.
+// N15: an operation on 100,000 letters (5,000 by default) goes on when its process is killed in the middle. Each
+// job is run once more, letters that died later are left alone, and meanwhile the operation says how many are
+// left.
 func TestN15_ACrashInTheMiddle(t *testing.T) {
 	t.Parallel()
-	const n, later = 100_000, 500
+	n, later := int64(storetest.Sized(100_000, 5000)), int64(500)
 	db := storetest.Open(t, storetest.Redis(t).URL())
 	w := setup(t, db)
-	w.mustBury(w.events, n, "Gone")
+	w.mustBury(w.events, int(n), "Gone")
 	r := api.DeadLettersRequest{Type: "likes", Before: w.now()}
-	w.mustBury(w.events, later, "Gone")
+	w.mustBury(w.events, int(later), "Gone")
 
 	var killed atomic.Bool
 	var steps atomic.Int64
@@ -175,7 +176,7 @@ func TestN15_ACrashInTheMiddle(t *testing.T) {
 			t.Errorf("%s was run %d times", id, times)
 		}
 	}
-	if len(runs) != n {
+	if len(runs) != int(n) {
 		t.Errorf("%d were run", len(runs))
 	}
 }
