@@ -175,7 +175,7 @@ func TestBackupAndRestore(t *testing.T) {
 	for name, redisToo := range map[string]bool{"TheDatabaseIsLost": false, "BothAreLost": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, database := &scene{T: t}, storetest.MySQL(t)
+			s, database := &scene{T: t}, storetest.EmptyMySQL(t)
 			redis := s.serve("FANFARE_DATABASE_URL=" + database)
 			db := s.mustWriteClient(database, s.server.dir)
 			s.server.fillForBackup()

@@ -55,7 +55,7 @@ func mustLimitSQL(t testing.TB, database string, n int) string {
 // docs/configuration.md. Redis refuses fanfare nothing, and the users can do nothing else.
 func TestLimitedUsersTakeTheTour(t *testing.T) {
 	t.Parallel()
-	redis, database := storetest.Redis(t), storetest.MySQL(t)
+	redis, database := storetest.Redis(t), storetest.EmptyMySQL(t)
 	limited := mustLimitSQL(t, database, 0)
 	limitedRedis := mustLimitRedis(t, redis)
 	p := mustTakeTour(t, t.TempDir(), "FANFARE_REDIS_URL="+limitedRedis, "FANFARE_DATABASE_URL="+limited)
@@ -95,7 +95,7 @@ func anyOf(words []string) (out []any) {
 // made with another user.
 func TestServersNeedNotChangeTables(t *testing.T) {
 	t.Parallel()
-	redis, database := storetest.Redis(t), storetest.MySQL(t)
+	redis, database := storetest.Redis(t), storetest.EmptyMySQL(t)
 	if code, _, said := mustRun(t, t.TempDir(), []string{"migrate"}, "FANFARE_DATABASE_URL="+database); code != 0 {
 		t.Fatalf("migrate: %d %s", code, said)
 	}

@@ -84,7 +84,7 @@ func TestStartRefusals(t *testing.T) {
 func TestStartBeforeRedisAndTheDatabase(t *testing.T) {
 	t.Parallel()
 	redis, redisURL := storetest.ProxyTo(t, storetest.Redis(t).URL())
-	sql, database := storetest.ProxyTo(t, storetest.MySQL(t))
+	sql, database := storetest.ProxyTo(t, storetest.EmptyMySQL(t))
 	redis.Cut()
 	sql.Cut()
 	p := launchServer(t, t.TempDir(), "FANFARE_REDIS_URL="+redisURL, "FANFARE_DATABASE_URL="+database)
@@ -142,7 +142,7 @@ func TestSIGHUPWhileItStartsAndStops(t *testing.T) {
 // migrates, all of them serve, and each reads what the others write.
 func TestEightProcessesStartTogether(t *testing.T) {
 	t.Parallel()
-	for name, database := range map[string]func(testing.TB) string{"SQLite": storetest.SQLite, "MariaDB": storetest.MySQL} {
+	for name, database := range map[string]func(testing.TB) string{"SQLite": storetest.EmptySQLite, "MariaDB": storetest.EmptyMySQL} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			path := mustBuildShipped(t) // first, so that all of them start at once
@@ -248,7 +248,7 @@ func TestHelpAndVersion(t *testing.T) {
 
 func TestMigrateTwice(t *testing.T) {
 	t.Parallel()
-	dir, database := t.TempDir(), "FANFARE_DATABASE_URL="+storetest.MySQL(t)
+	dir, database := t.TempDir(), "FANFARE_DATABASE_URL="+storetest.EmptyMySQL(t)
 	for range 2 {
 		if code, _, errs := mustRun(t, dir, []string{"migrate"}, database); code != 0 {
 			t.Errorf("exit code %d: %s", code, errs)

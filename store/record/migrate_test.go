@@ -15,11 +15,22 @@ import (
 	"fanfare/store/storetest"
 )
 
+// eachEmpty runs a test on an empty database of each dialect.
+func eachEmpty(t *testing.T, fn func(t *testing.T, url string)) {
+	t.Helper()
+	for name, empty := range map[string]func(testing.TB) string{"mysql": storetest.EmptyMySQL, "sqlite": storetest.EmptySQLite} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			fn(t, empty(t))
+		})
+	}
+}
+
 func TestMigrate(t *testing.T) {
 	t.Parallel()
 	t.Run("EightStartersAtOnce", func(t *testing.T) {
 		t.Parallel()
-		storetest.EachSQL(t, func(t *testing.T, url string) {
+		eachEmpty(t, func(t *testing.T, url string) {
 			starters := make([]*record.DB, 8)
 			for i := range starters {
 				starters[i] = mustOpen(t, record.Options{URL: url})
@@ -64,7 +75,7 @@ func TestMigrate(t *testing.T) {
 	})
 	t.Run("AStarterKilledInMidMigrationBlocksNobodyForLong", func(t *testing.T) {
 		t.Parallel()
-		db := mustOpen(t, record.Options{URL: storetest.SQLite(t)})
+		db := mustOpen(t, record.Options{URL: storetest.EmptySQLite(t)})
 		_, err := db.SQL().Exec("CREATE TABLE goose_lock (id INTEGER PRIMARY KEY, owner TEXT NOT NULL, until INTEGER NOT NULL)")
 		storetest.Must(t, err)
 		_, err = db.SQL().Exec("INSERT INTO goose_lock VALUES (1, 'dead', unixepoch() + 1)")
@@ -77,7 +88,7 @@ func TestMigrate(t *testing.T) {
 // ends no start.
 func TestMigrateBesideAWriter(t *testing.T) {
 	t.Parallel()
-	url := storetest.SQLite(t)
+	url := storetest.EmptySQLite(t)
 	db, other := mustOpen(t, record.Options{URL: url}), mustOpen(t, record.Options{URL: url})
 	migrated := make(chan error, 1)
 	go func() { migrated <- db.Migrate(t.Context()) }()
@@ -98,7 +109,7 @@ func TestMigrateBesideAWriter(t *testing.T) {
 // every later one from starting. (SQLite does both in one transaction.)
 func TestMigrateAfterAStarterThatDiedAtItsFirstStep(t *testing.T) {
 	t.Parallel()
-	url := storetest.MySQL(t)
+	url := storetest.EmptyMySQL(t)
 	starters := []*record.DB{mustOpen(t, record.Options{URL: url}), mustOpen(t, record.Options{URL: url})}
 	_, err := starters[0].SQL().Exec("CREATE TABLE goose_db_version (id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY," +
 		" version_id BIGINT NOT NULL, is_applied BOOLEAN NOT NULL, tstamp TIMESTAMP NULL DEFAULT NOW())")

@@ -13,7 +13,7 @@ import (
 func TestOpen_EightAtOnceOnANewFile(t *testing.T) {
 	t.Parallel()
 	for range 50 {
-		url := storetest.SQLite(t)
+		url := storetest.EmptySQLite(t)
 		starters := make([]*record.DB, 8)
 		for i := range starters {
 			starters[i] = mustOpen(t, record.Options{URL: url})

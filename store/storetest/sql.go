@@ -32,8 +32,16 @@ var sharedMySQL struct {
 	url string
 }
 
-// SQLite is the URL of a fresh SQLite database.
+// SQLite is the URL of a fresh SQLite database that has fanfare's tables.
 func SQLite(t testing.TB) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "fanfare.db")
+	Must(t, os.WriteFile(file, sqliteTables(t), 0o600))
+	return "sqlite:" + file
+}
+
+// EmptySQLite is the URL of a SQLite database that is still to be made.
+func EmptySQLite(t testing.TB) string {
 	t.Helper()
 	return "sqlite:" + filepath.Join(t.TempDir(), "fanfare.db")
 }
@@ -56,17 +64,30 @@ func LockSQLite(t testing.TB, url string) (unlock func()) {
 	return unlock
 }
 
-// MySQL is the URL of a fresh MariaDB database, which is dropped when the test ends. The server is
-// the one in FANFARE_TEST_MYSQL_URL, or else one of this test binary.
+// MySQL is the URL of a fresh MariaDB database that has fanfare's tables. It is dropped when the test
+// ends. The server is the one in FANFARE_TEST_MYSQL_URL, or else one of this test binary.
 func MySQL(t testing.TB) string {
 	t.Helper()
 	SkipShort(t, "a MariaDB")
+	return mustMySQL(t, mysqlTables(t))
+}
+
+// EmptyMySQL is MySQL without tables.
+func EmptyMySQL(t testing.TB) string {
+	t.Helper()
+	SkipShort(t, "a MariaDB")
+	return mustMySQL(t, "")
+}
+
+// mustMySQL makes a database and runs the statements in it.
+func mustMySQL(t testing.TB, statements string) string {
+	t.Helper()
 	server := os.Getenv(mysqlEnv)
 	if server == "" {
 		server = mustSharedMySQL(t)
 	}
 	name := "fanfare_" + strings.ToLower(rand.Text()[:16])
-	mustExecSQL(t, server, "CREATE DATABASE "+name)
+	mustExecSQL(t, server, "CREATE DATABASE "+name+"; USE "+name+";"+statements)
 	t.Cleanup(func() { mustExecSQL(t, server, "DROP DATABASE IF EXISTS "+name) })
 	return strings.TrimSuffix(server, "/") + "/" + name
 }
@@ -85,32 +106,38 @@ func EachSQL(t *testing.T, fn func(t *testing.T, url string)) {
 	})
 }
 
-func mustExecSQL(t testing.TB, server, statement string) {
+func mustExecSQL(t testing.TB, server, statements string) {
 	t.Helper()
-	if err := execSQL(server, statement); err != nil {
-		t.Errorf("%s: %v", statement, err)
+	if err := execSQL(server, statements); err != nil {
+		t.Errorf("%s: %v", statements, err)
 	}
 }
 
-// execSQL runs one statement on a new connection.
-func execSQL(server, statement string) error {
-	u, err := url.Parse(server)
-	if err != nil {
-		return fmt.Errorf("read %s: %w", mysqlEnv, err)
-	}
-	c := mysql.NewConfig()
-	c.User = u.User.Username()
-	c.Passwd, _ = u.User.Password()
-	c.Net, c.Addr, c.Timeout = "tcp", u.Host, 5*time.Second
-	db, err := sql.Open("mysql", c.FormatDSN())
+// execSQL runs statements on a new connection.
+func execSQL(server, statements string) error {
+	db, err := openMySQL(server)
 	if err != nil {
 		return err
 	}
 	defer db.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	_, err = db.ExecContext(ctx, statement)
+	_, err = db.ExecContext(ctx, statements)
 	return err
+}
+
+// openMySQL opens a database, or a server if the URL names no database.
+func openMySQL(at string) (*sql.DB, error) {
+	u, err := url.Parse(at)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", mysqlEnv, err)
+	}
+	c := mysql.NewConfig()
+	c.User = u.User.Username()
+	c.Passwd, _ = u.User.Password()
+	c.DBName, c.MultiStatements = strings.TrimPrefix(u.Path, "/"), true
+	c.Net, c.Addr, c.Timeout = "tcp", u.Host, 5*time.Second
+	return sql.Open("mysql", c.FormatDSN())
 }
 
 func mustSharedMySQL(t testing.TB) string {
@@ -186,7 +213,7 @@ func userArg() []string {
 	return []string{"--user=" + me.Username}
 }
 
-// Record opens the record of a database URL, until the test ends. Its tables are not made.
+// Record opens the record of a database URL, until the test ends. It makes no tables.
 func Record(t testing.TB, url string) *record.DB {
 	t.Helper()
 	rec, err := record.Open(t.Context(), record.Options{URL: url})
