@@ -241,7 +241,7 @@ func TestC1_Linearizable(t *testing.T) {
 	t.Parallel()
 	w := setupOn(t, storetest.Open(t, storetest.Redis(t).URL()))
 	t.Run("fanfare", func(t *testing.T) {
-		for seed := range uint64(linearSeeds) {
+		for seed := range uint64(storetest.Sized(linearSeeds, 12)) {
 			if result := w.linearizable(w.url, seed); result != porcupine.Ok {
 				t.Fatalf("seed %d: %s", seed, result)
 			}

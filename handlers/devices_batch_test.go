@@ -1,6 +1,7 @@
 package handlers_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -108,9 +109,15 @@ func TestP13_EveryWrongDeviceIsNamed(t *testing.T) {
 		list[i] = `{"user":"{","token":"x","platform":"x","topic":"{","environment":"x","locale":"_"}`
 	}
 	a := w.do(deviceBatch(list...))
+	var p api.Problem
+	storetest.Must(t, json.Unmarshal([]byte(a.body), &p))
+	named := map[string]bool{}
+	for _, e := range p.Errors {
+		named[e.Field] = true
+	}
 	for i := range list {
 		for _, field := range []string{"user", "token", "platform", "topic", "environment", "locale"} {
-			if name := fmt.Sprintf(`"devices[%d].%s"`, i, field); !strings.Contains(a.body, name) {
+			if name := fmt.Sprintf("devices[%d].%s", i, field); !named[name] {
 				t.Fatalf("%d: %s is not named", a.status, name)
 			}
 		}
