@@ -205,6 +205,8 @@ main() {
 	# The tests' own collector costs a tenth of all their time otherwise. Servers that
 	# they start have an environment of their own.
 	export GOGC=400
+	# A test binary waits a second at its end for late reports of races otherwise, fifty times.
+	export GORACE=atexit_sleep_ms=100
 	step go vet -race ./... # what it compiles, the tests use, which need no part of it again
 	# Those that take longest begin first, and beside them those that mostly wait.
 	step go test -race -vet=off -p 2 -timeout 30m ./e2e ./handlers ./store/redisdb ./store/chat/live ./store/lock ./store/apikeys ./store/sales \
