@@ -86,20 +86,20 @@ func (f *fleet) hangUp() {
 	f.recover(n)
 }
 
-// 5 servers get 10,000 events to 10,000 devices while servers are killed, frozen past their leases
+// 5 servers get 10,000 events to 10,000 devices (fewer by default) while servers are killed, frozen past their leases
 // and cut off from Redis. Every (event, device) arrives. Repeats have the same apns-id and occur
 // only in the window of A15.
 func TestA15_ChaosLosesNothing(t *testing.T) {
 	t.Parallel()
-	const n = 10_000
+	n := storetest.Sized(10_000, 4000)
 	apns, redis := startAPNs(t, 100*time.Millisecond), storetest.Redis(t)
 	// These leases do not end only because the machine is busy, so that repeats are caused only by
 	// the faults of the test.
 	vars := quick(append(apns.Env(), "FANFARE_REDIS_URL="+redis.URL(), "FANFARE_DATABASE_URL="+storetest.MySQL(t),
 		"FANFARE_NOTIFICATION_LEASE=6s", "FANFARE_JOB_LEASE=6s")...)
-	f := &fleet{t: t, vars: vars, redis: redis, servers: mustServeMany(t, 5, vars...)}
+	f := &fleet{t: t, vars: vars, redis: redis, servers: mustServeMany(t, storetest.Sized(5, 3), vars...)}
 	f.servers[0].mustRegister(n)
-	pace := time.NewTicker(40 * time.Millisecond)
+	pace := time.NewTicker(20 * time.Second / time.Duration(n/20)) // slow enough for all faults
 	defer pace.Stop()
 	posts := &poster{n: n, batch: 20, pace: pace.C, servers: f.all}
 	posts.start()
@@ -121,7 +121,7 @@ func TestA15_ChaosLosesNothing(t *testing.T) {
 // users, which are split into parts.
 func TestA15_ChaosWithAudiences(t *testing.T) {
 	t.Parallel()
-	for audience, n := range map[int]int{10: 1000, 1000: 30} {
+	for audience, n := range map[int]int{10: storetest.Sized(1000, 400), 1000: storetest.Sized(30, 12)} {
 		t.Run(strconv.Itoa(audience), func(t *testing.T) {
 			t.Parallel()
 			apns, redis := startAPNs(t, 10*time.Millisecond), storetest.Redis(t)

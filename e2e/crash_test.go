@@ -265,7 +265,7 @@ func TestKilledTwiceUnderLoadLosesNothing(t *testing.T) {
 }
 
 func killTwice(t *testing.T, latency time.Duration) {
-	n := storetest.Sized(10_000, 4000)
+	n := storetest.Sized(10_000, 2000)
 	apns := startAPNs(t, latency)
 	vars := quick(append(apns.Env(), "FANFARE_REDIS_URL="+storetest.Redis(t).URL(), "FANFARE_DATABASE_URL="+storetest.MySQL(t))...)
 	var server atomic.Pointer[program]
@@ -313,11 +313,10 @@ func TestOthersTakeOverWithinALease(t *testing.T) {
 	t.Logf("1 kill, %d repeats", posts.checkLedger(t, apns, kill))
 }
 
-// A15: exactly once without faults: 5 processes, 10,000 notifications, 10,000
-// requests.
+// A15: exactly once without faults: 5 processes, 10,000 notifications, 10,000 requests (4,000 by default).
 func TestA15_FiveServersSendOnce(t *testing.T) {
 	t.Parallel()
-	const n = 10_000
+	n := storetest.Sized(10_000, 4000)
 	apns := apnstest.Start(t, apnstest.Options{TrackIDs: true})
 	vars := append(apns.Env(), "FANFARE_REDIS_URL="+storetest.Redis(t).URL(), "FANFARE_DATABASE_URL="+storetest.MySQL(t), "FANFARE_LOG_LEVEL=warn")
 	servers := mustServeMany(t, 5, vars...)
