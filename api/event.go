@@ -165,7 +165,7 @@ type UserEvent struct {
 	Now   UserNow    `json:"now"`
 	// Notifications are those to the devices that the user has now, dropped ones too.
 	Notifications []UserNotification `json:"notifications"`
-	// OutcomesKept is false if it is no longer known how some of the event's notifications have ended. Then
+	// OutcomesKept is false if it is not, or no longer, known how some of the event's notifications have ended. Then
 	// a device without a notification here may have got one.
 	OutcomesKept bool `json:"outcomes_kept"`
 }

@@ -37,6 +37,10 @@ func TestA15_EndsOfAPartAreRecordedAsTheyCome(t *testing.T) {
 	storetest.Must(t, own.Close()) // from now on this process does not reach Redis
 	p.process().start()
 	p.mustCounts(p.mustEnd(id, api.EventDone), counts{fans, fans, fans, 0, 0})
+	// How the first process' notifications ended is on record in their number alone (N10).
+	if e := p.mustUserEvent(id, users[50]); e.OutcomesKept || len(e.Notifications) > 0 {
+		t.Errorf("%+v", e)
+	}
 	if distinct, repeats := p.apns.IDs(); distinct != fans || p.apns.Total() != fans+1 {
 		t.Errorf("%d devices were reached, %d repeats, %d requests", distinct, repeats, p.apns.Total())
 	}

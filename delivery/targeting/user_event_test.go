@@ -199,3 +199,50 @@ func TestN10_DeadLetter(t *testing.T) {
 		t.Errorf("deleted: %+v", n)
 	}
 }
+
+// N10: of an event with several devices, and of one with a large audience, each user is told how the notification
+// has ended.
+func TestN10_Many(t *testing.T) {
+	t.Parallel()
+	for name, many := range map[string]int{"OneHop": 12, "Parts": 3*events.PageSize + 250} { // on several shards
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := setup(t, options{})
+			p.mustManyDevices(many)
+			gone := many - 3
+			p.apns.Script(token(1_000_000+gone), apnstest.Gone("Unregistered", time.Now().Add(time.Hour)))
+			before := time.Now()
+			post := hello(append(fans(many), "nobody")...)
+			if many > events.PageSize {
+				post = fanOut{events.Audience{Topic: "star"}}.event()
+			}
+			id := p.mustPost(post)
+			p.mustEnd(id, api.EventDone)
+			for i, user := range fans(many) {
+				if i != gone && many > 100 && i%40 > 0 {
+					continue
+				}
+				e := p.mustUserEvent(id, user)
+				want, why := api.NotificationDelivered, ""
+				if i == gone {
+					want, why = api.NotificationFailed, "Unregistered"
+				}
+				n := mustBeAlone(t, e)
+				if n.Token != token(1_000_000+i) || n.State != want || n.Reason != why || !e.OutcomesKept {
+					t.Errorf("%s: %+v", user, e)
+				}
+				mustBeAt(t, n, before, time.Now())
+			}
+			for _, user := range []string{"nobody", "stranger"} {
+				if e := p.mustUserEvent(id, user); !e.OutcomesKept || len(e.Notifications) > 0 {
+					t.Errorf("%s: %+v", user, e)
+				}
+			}
+			if keys := p.mustKeys("ff:{q:events:*}:notes:*"); len(keys) == 0 {
+				t.Error("no notes")
+			} else if left := p.db.Client().PTTL(t.Context(), keys[0]).Val(); left <= 0 {
+				t.Errorf("%s stays for %v", keys[0], left)
+			}
+		})
+	}
+}

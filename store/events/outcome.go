@@ -3,6 +3,7 @@ package events
 import (
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/binary"
 	"strconv"
 	"strings"
 	"time"
@@ -20,26 +21,34 @@ const (
 	outcomeLength = 1 + timeLength
 )
 
-// outcomeLetters are the first letters of outcomes.
-var outcomeLetters = map[byte]api.NotificationState{
-	'd': api.NotificationDelivered, 'f': api.NotificationFailed, 'e': api.NotificationExpired, 'c': api.NotificationCancelled,
+// states are how a notification ends, by their numbers, and letters the first letters of their outcomes.
+var states = [4]api.NotificationState{api.NotificationDelivered, api.NotificationFailed, api.NotificationExpired, api.NotificationCancelled}
+
+const (
+	letters = "dfec"
+	failing = 1 // the number of api.NotificationFailed
+)
+
+// endUnder is the number of the state under a label, and the reason.
+func endUnder(label string) (state int, why string) {
+	label, why, _ = strings.Cut(label, reasonMark)
+	switch label {
+	case LabelDelivered:
+		return 0, ""
+	case LabelExpired:
+		return 2, ""
+	case LabelCancelled:
+		return 3, ""
+	}
+	return failing, why
 }
 
 // OutcomeText is how a notification ended at a time, under its label.
 func OutcomeText(label string, at time.Time) string {
-	label, why, _ := strings.Cut(label, reasonMark)
-	letter := byte('f')
-	switch label {
-	case LabelDelivered:
-		letter = 'd'
-	case LabelExpired:
-		letter = 'e'
-	case LabelCancelled:
-		letter = 'c'
-	}
+	state, why := endUnder(label)
 	s := at.Unix()
-	text := string(letter) + base64.RawURLEncoding.EncodeToString([]byte{byte(s >> 16), byte(s >> 8), byte(s)})
-	if letter == 'f' {
+	text := letters[state:state+1] + base64.RawURLEncoding.EncodeToString([]byte{byte(s >> 16), byte(s >> 8), byte(s)})
+	if state == failing {
 		text += digestOf(why)[:reasonLength]
 	}
 	return text
@@ -47,9 +56,10 @@ func OutcomeText(label string, at time.Time) string {
 
 // outcome is the meaning of an OutcomeText.
 type outcome struct {
-	state  api.NotificationState
-	at     time.Time
-	reason string // its digest
+	state api.NotificationState
+	at    time.Time
+	// because tells whether a reason may be that of a notification that failed, by its digest.
+	because func(why string) bool
 }
 
 // cutOutcome reads the outcome at the begin of a text. now is after its time.
@@ -57,38 +67,58 @@ func cutOutcome(text string, now time.Time) (o outcome, rest string, ok bool) {
 	if len(text) < outcomeLength {
 		return o, "", false
 	}
-	o.state = outcomeLetters[text[0]]
+	state := strings.IndexByte(letters, text[0])
 	b, err := base64.RawURLEncoding.DecodeString(text[1:outcomeLength])
-	if o.state == "" || err != nil {
+	if state < 0 || err != nil {
 		return o, "", false
 	}
-	bits, latest := int64(b[0])<<16|int64(b[1])<<8|int64(b[2]), now.Add(time.Hour).Unix() // a clock may be behind
-	o.at = time.Unix(latest-(latest-bits)&(1<<24-1), 0)
+	o.state = states[state]
+	o.at = lately(int64(b[0])<<16|int64(b[1])<<8|int64(b[2]), 24, now)
 	rest = text[outcomeLength:]
 	if o.state == api.NotificationFailed {
 		if len(rest) < reasonLength {
 			return o, "", false
 		}
-		o.reason, rest = rest[:reasonLength], rest[reasonLength:]
+		reason := rest[:reasonLength]
+		o.because = func(why string) bool { return digestOf(why)[:reasonLength] == reason }
+		rest = rest[reasonLength:]
 	}
 	return o, rest, true
+}
+
+// lately is the latest time up to now of which the last bits of the Unix time are known.
+func lately(bits int64, n int, now time.Time) time.Time {
+	latest := now.Add(time.Hour).Unix() // a clock may be behind
+	return time.Unix(latest-(latest-bits)&(1<<n-1), 0)
 }
 
 // tell fills in how the notification ended. reasons are those for which the event's notifications failed.
 func (o outcome) tell(n *api.UserNotification, reasons map[string]int64) {
 	at := api.At(o.at)
 	n.State, n.At = o.state, &at
+	if o.because == nil {
+		return
+	}
+	var may []string
 	for why := range reasons {
-		if o.reason == digestOf(why)[:reasonLength] {
-			n.Reason = why
+		if o.because(why) {
+			may = append(may, why)
 		}
 	}
+	if len(may) == 1 {
+		n.Reason = may[0]
+	}
+}
+
+// digest is 32 bits of the digest of a name.
+func digest(name string) uint32 {
+	sum := sha256.Sum256([]byte(name))
+	return binary.BigEndian.Uint32(sum[:])
 }
 
 // digestOf is 30 bits of the digest of a name, in base64.
 func digestOf(name string) string {
-	sum := sha256.Sum256([]byte(name))
-	return base64.RawURLEncoding.EncodeToString(sum[:4])[:digestLength]
+	return base64.RawURLEncoding.EncodeToString(binary.BigEndian.AppendUint32(nil, digest(name)))[:digestLength]
 }
 
 // noDigest stands for a name that an event does not have.
@@ -111,30 +141,93 @@ func (j *Job) subjects() string {
 	return digests[0] + digests[1]
 }
 
-// Note keeps, for the event's report, how the notification with an id ended at a time, under its mark.
-func (s *Sent) Note(id, mark string, at time.Time) {
-	if len(s.each) > compact { // they do not fit into the report
-		return
-	}
-	_, label := platformOf(mark)
-	s.each += keyOf(id) + OutcomeText(label, at)
+// ending is how a notification has ended.
+type ending struct {
+	id, mark string
+	at       time.Time
 }
 
-// keyOf is the key of a notification's outcome in the report: the begin of its NotificationJob, from its
+// Note keeps how the notification with an id ended at a time, under its mark.
+func (s *Sent) Note(id, mark string, at time.Time) { s.each = append(s.each, ending{id, mark, at}) }
+
+// outcomes are the texts of all endings, each behind its notification's key; "" if they do not fit into a report.
+func (s *Sent) outcomes() (text string) {
+	if len(s.each) > compact/(digestLength+outcomeLength) {
+		return ""
+	}
+	for _, e := range s.each {
+		_, label := platformOf(e.mark)
+		text += keyOf(e.id) + OutcomeText(label, e.at)
+	}
+	return text
+}
+
+// keyOf is the key of a notification's outcome in a report: the begin of its NotificationJob, from its
 // NotificationID.
 func keyOf(id string) string {
-	b := make([]byte, 0, 4)
-	for i := 0; i < 8; i += 2 {
-		b = append(b, hexDigit(id[i])<<4|hexDigit(id[i+1]))
-	}
-	return base64.RawURLEncoding.EncodeToString(b)[:digestLength]
+	return base64.RawURLEncoding.EncodeToString(binary.BigEndian.AppendUint32(nil, keyBits(id)<<(32-keySize)))[:digestLength]
 }
 
-func hexDigit(c byte) byte {
-	if c >= 'a' {
-		return c - 'a' + 10
+// A note of an event or a part has a number of 8 bytes for each of its notifications: bits of the notification's id,
+// of its state, of the Unix time in seconds, and of the digest of its reason.
+const (
+	noteLength = 8
+	keySize    = 30
+	stateSize  = 2
+	secondSize = 22
+	reasonSize = 10
+)
+
+// keyBits are the first bits of a NotificationID.
+func keyBits(id string) uint32 {
+	n, _ := strconv.ParseUint(id[:8], 16, 32) // a UUID begins with 8 hexadecimal digits
+	return uint32(n) >> (32 - keySize)
+}
+
+// note has how all notifications have ended.
+func (s *Sent) note() string {
+	b := make([]byte, 0, noteLength*len(s.each))
+	for _, e := range s.each {
+		_, label := platformOf(e.mark)
+		state, why := endUnder(label)
+		reason := uint32(0)
+		if state == failing {
+			reason = digest(why) >> (32 - reasonSize)
+		}
+		n := uint64(keyBits(e.id))<<stateSize | uint64(state)
+		n = n<<secondSize | uint64(e.at.Unix())&(1<<secondSize-1)
+		b = binary.BigEndian.AppendUint64(b, n<<reasonSize|uint64(reason))
 	}
-	return c - '0'
+	return string(b)
+}
+
+// readNotes finds the outcomes of notifications, by their ids, in an event's notes. One is left out if two
+// notifications may be meant.
+func readNotes(notes string, now time.Time, ids ...string) map[string]outcome {
+	wanted, found, more := map[uint32]string{}, map[string]outcome{}, map[string]bool{}
+	for _, id := range ids {
+		wanted[keyBits(id)] = id
+	}
+	for ; len(notes) >= noteLength; notes = notes[noteLength:] {
+		n := binary.BigEndian.Uint64([]byte(notes[:noteLength]))
+		id := wanted[uint32(n>>(stateSize+secondSize+reasonSize))]
+		if id == "" {
+			continue
+		}
+		o := outcome{state: states[n>>(secondSize+reasonSize)&(1<<stateSize-1)], at: lately(int64(n>>reasonSize), secondSize, now)}
+		if o.state == api.NotificationFailed {
+			reason := uint32(n & (1<<reasonSize - 1))
+			o.because = func(why string) bool { return digest(why)>>(32-reasonSize) == reason }
+		}
+		_, more[id] = found[id]
+		found[id] = o
+	}
+	for id, twice := range more {
+		if twice {
+			delete(found, id)
+		}
+	}
+	return found
 }
 
 // compact is the longest text with which a small hash of Redis stays in its compact encoding.
@@ -148,7 +241,7 @@ func (p *progress) known(length int) string {
 	if subjects != "" {
 		subjects = string(subjectsMark) + subjects
 	}
-	for _, text := range []string{subjects + p.sent.each, subjects} {
+	for _, text := range []string{subjects + p.each, subjects} {
 		if text != "" && length+len(text)+2 <= compact {
 			return " " + text + "="
 		}
@@ -161,13 +254,13 @@ func (p *progress) setKnown(text string) {
 	if text != "" && text[0] == subjectsMark && len(text) > 2*digestLength {
 		p.subjects, text = text[1:1+2*digestLength], text[1+2*digestLength:]
 	}
-	p.sent.each = text
+	p.each = text
 }
 
 // outcomes reads how the event's notifications have ended, by their keys.
 func (p *progress) outcomes(now time.Time) map[string]outcome {
 	all := map[string]outcome{}
-	for rest := p.sent.each; len(rest) > digestLength; {
+	for rest := p.each; len(rest) > digestLength; {
 		key := rest[:digestLength]
 		o, after, ok := cutOutcome(rest[digestLength:], now)
 		if !ok {
@@ -181,7 +274,7 @@ func (p *progress) outcomes(now time.Time) map[string]outcome {
 // is tells whether a name is that of the event's actor (0) or object (1); nil: it is not known. A report that has
 // outcomes, but no subjects, is that of an event without.
 func (p *progress) is(subject int, names ...string) *bool {
-	if p.subjects == "" && p.sent.each == "" {
+	if p.subjects == "" && p.each == "" {
 		return nil
 	}
 	found := false

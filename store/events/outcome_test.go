@@ -67,3 +67,51 @@ func TestN10_WhatAReportKeeps(t *testing.T) {
 		t.Errorf("%q, %v: want no more than the numbers", text, err)
 	}
 }
+
+// N10: outcomes in notes take 8 bytes each; what two notifications or two reasons have in common tells nothing.
+func TestN10_Notes(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_900_000_000, 0)
+	var sent Sent
+	marks := []string{LabelDelivered, LabelExpired, FailedBy("BadDeviceToken"), "fcm:" + LabelCancelled, LabelFailed}
+	var ids []string
+	for i, mark := range marks {
+		ids = append(ids, NotificationID("e", string(rune('a'+i))))
+		sent.Note(ids[i], mark, now.Add(time.Duration(i)*time.Hour))
+	}
+	notes := sent.note()
+	if len(notes) != 8*len(marks) {
+		t.Errorf("%d bytes of %d outcomes", len(notes), len(marks))
+	}
+	got := readNotes(notes, now.Add(40*24*time.Hour), append(ids, NotificationID("e", "z"))...)
+	why := map[string]int64{"BadDeviceToken": 1, "Unregistered": 1}
+	for i, want := range []api.NotificationState{api.NotificationDelivered, api.NotificationExpired, api.NotificationFailed, api.NotificationCancelled, api.NotificationFailed} {
+		var n api.UserNotification
+		o := got[ids[i]]
+		o.tell(&n, why)
+		reason := ""
+		if i == 2 {
+			reason = "BadDeviceToken"
+		}
+		if n.State != want || n.Reason != reason || !n.At.Equal(now.Add(time.Duration(i)*time.Hour)) {
+			t.Errorf("%d: %+v, want %s %q", i, n, want, reason)
+		}
+	}
+	if len(got) != len(marks) {
+		t.Errorf("%d outcomes are found of %d", len(got), len(marks))
+	}
+	if twice := readNotes(notes+notes[:noteLength], now, ids...); len(twice) != len(marks)-1 || twice[ids[0]].state != "" {
+		t.Errorf("of two with one key: %+v", twice[ids[0]])
+	}
+	alike := map[string]int64{"BadDeviceToken": 1}
+	for i := 0; len(alike) < 2; i++ { // another reason with the same bits
+		if other := strings.Repeat("x", i%50) + string(rune('a'+i/50%26)) + string(rune('a'+i/1300)); got[ids[2]].because(other) {
+			alike[other] = 1
+		}
+	}
+	var n api.UserNotification
+	got[ids[2]].tell(&n, alike)
+	if n.Reason != "" {
+		t.Errorf("of %v it tells %q", alike, n.Reason)
+	}
+}

@@ -64,7 +64,7 @@ type Sent struct {
 	// Others are those of the numbers that belong to each of the OtherPlatforms; the rest is APNs'.
 	Others [len(OtherPlatforms)]Ends `json:",omitzero"`
 
-	each string // how each has ended, see Note
+	each []ending // how each has ended, see Note
 }
 
 // Make counts n notifications that an event has on a platform.
@@ -129,13 +129,15 @@ type progress struct {
 	parts  int64 // number of parts that the event was split into; their counts are added to these
 	sendAt int64 // Job.SendAt
 
-	subjects string // Job.subjects
+	subjects, each string // Job.subjects, Sent.outcomes
 	// cancelled is a mark beside the report, which nobody who writes the report changes.
 	cancelled queue.CancelMark
 }
 
 func (j *Job) report(state byte, all Counts, sent Sent, parts int64) string {
-	return (&progress{state: state, typ: j.Type, counts: all, sent: sent, parts: parts, sendAt: j.SendAt, subjects: j.subjects()}).text()
+	p := progress{state: state, typ: j.Type, counts: all, sent: sent, parts: parts, sendAt: j.SendAt}
+	p.subjects, p.each = j.subjects(), sent.outcomes()
+	return p.text()
 }
 
 // ReportTargeting is the report of an event whose audience was partly targeted. sent counts its
@@ -161,15 +163,20 @@ func (j *Job) ReportExpired() string {
 }
 
 // End is the result that ends a small event or a part of one. ended tells whether its notifications
-// have ended as well. The counts of a part go into the event's group (see addParts).
+// have ended as well. The counts of a part go into the event's group (see addParts). How several notifications
+// have ended is a note, unless the report has it.
 func (j *Job) End(all Counts, sent Sent, ended bool, reportTTL time.Duration) queue.Result {
-	switch {
-	case j.Of != "":
-		return queue.Result{Label: LabelPart, Counts: PartCounts(all, sent)}
-	case ended:
-		return queue.Result{Report: j.ReportDone(all, sent)}
+	if j.Of != "" {
+		return queue.Result{Label: LabelPart, Counts: PartCounts(all, sent), Note: sent.note()}
 	}
-	return queue.Result{Report: j.ReportTargeted(all, sent), ReportTTL: reportTTL}
+	r := queue.Result{Report: j.ReportDone(all, sent)}
+	if !ended {
+		r = queue.Result{Report: j.ReportTargeted(all, sent), ReportTTL: reportTTL}
+	}
+	if text := sent.outcomes(); len(sent.each) > 1 && (text == "" || !strings.HasSuffix(r.Report, text+"=")) {
+		r.Note = sent.note()
+	}
+	return r
 }
 
 // beforeOthers is how many numbers a report has without those of other platforms than APNs.

@@ -28,9 +28,10 @@ func (s *Store) UserEvent(ctx context.Context, id string, u *UserNow) (*api.User
 		return nil, err
 	}
 	devices := u.Settings.Devices
-	jobs := make([]queue.Job, len(devices))
+	jobs, ids := make([]queue.Job, len(devices)), make([]string, len(devices))
 	for i := range devices {
 		d := &devices[i]
+		ids[i] = NotificationID(id, d.Token)
 		jobs[i] = queue.Job{ID: NotificationJob(id, d.Token), Shard: s.o.Notifications.Route(d.Token), Group: GroupOf(id, d.PlatformOf())}
 	}
 	found, err := s.o.Notifications.Find(ctx, jobs...)
@@ -38,14 +39,22 @@ func (s *Store) UserEvent(ctx context.Context, id string, u *UserNow) (*api.User
 		return nil, err
 	}
 	now, r := s.o.Now(), w.report()
+	outcomes, notes := w.event.outcomes(now), ""
+	if w.event.ended() > int64(len(outcomes)) {
+		if notes, err = s.notes(ctx, w); err != nil {
+			return nil, err
+		}
+	}
+	noted := readNotes(notes, now, ids...)
 	out := &api.UserEvent{
 		ID: id, User: u.User, Type: r.Type, State: r.State, Now: w.userNow(u, now), Notifications: []api.UserNotification{},
 	}
-	outcomes := w.event.outcomes(now)
-	out.OutcomesKept = w.keepsOutcomes(int64(len(outcomes)), now.Add(-s.o.Notifications.Retention()))
+	out.OutcomesKept = w.keepsOutcomes(int64(len(outcomes)+len(notes)/noteLength), now.Add(-s.o.Notifications.Retention()))
 	for i := range devices {
 		n := &api.UserNotification{Token: devices[i].Token, Platform: devices[i].PlatformOf()}
 		if o, ok := outcomes[jobs[i].ID[:digestLength]]; ok {
+			o.tell(n, r.FailedBy)
+		} else if o, ok := noted[ids[i]]; ok {
 			o.tell(n, r.FailedBy)
 		} else if !w.tell(n, r, &found[i], now) {
 			out.OutcomesKept = out.OutcomesKept && found[i].Standing != queue.StandingEnded
@@ -57,6 +66,20 @@ func (s *Store) UserEvent(ctx context.Context, id string, u *UserNow) (*api.User
 		out.Notifications = append(out.Notifications, *n)
 	}
 	return out, nil
+}
+
+// notes reads how those of the event's notifications have ended that were sent in one hop. Its parts are on all shards.
+func (s *Store) notes(ctx context.Context, w *whole) (string, error) {
+	if w.event.parts > 0 {
+		return s.o.Queue.Notes(ctx, w.id)
+	}
+	shard, _ := queue.ParseID(w.id)
+	return s.o.Queue.Notes(ctx, w.id, shard)
+}
+
+// ended is how many of the notifications have ended that were sent in one hop.
+func (p *progress) ended() int64 {
+	return p.sent.Delivered + p.sent.Failed + p.sent.Expired + p.sent.Cancelled
 }
 
 // userNow tells what holds for a user now.
@@ -75,10 +98,10 @@ func (w *whole) userNow(u *UserNow, at time.Time) api.UserNow {
 	return n
 }
 
-// keepsOutcomes tells whether it is still on record how each of the event's notifications has ended. Its report has
-// some outcomes. The tombstones of notifications that ended before since may be gone.
+// keepsOutcomes tells whether it is still on record how each of the event's notifications has ended. Its report and
+// notes have some outcomes. The tombstones of notifications that ended before since may be gone.
 func (w *whole) keepsOutcomes(reported int64, since time.Time) bool {
-	if e := &w.event.sent.Ends; e.Delivered+e.Failed+e.Expired+e.Cancelled > reported {
+	if w.event.ended() > reported {
 		return false
 	}
 	old := queue.MadeBefore(w.id, since) && w.event.sendAt < since.UnixMilli()

@@ -2,7 +2,9 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -55,4 +57,30 @@ func (q *Queue) Find(ctx context.Context, jobs ...Job) ([]Found, error) {
 		}
 	}
 	return found, nil
+}
+
+// Notes are the notes that done jobs without a name have left under the name of their group, or their own, on the
+// given shards or on all, each as it was written.
+func (q *Queue) Notes(ctx context.Context, name string, shards ...int) (string, error) {
+	if len(shards) == 0 {
+		for n := range q.shards {
+			shards = append(shards, n)
+		}
+	}
+	cmds := make([]redis.Cmder, len(shards))
+	for i, n := range shards {
+		cmds[i] = redis.NewStringCmd(ctx, "get", q.shards[n].NotesKey(name))
+	}
+	if err := q.db.Pipeline(ctx, redisdb.Read, cmds...); err != nil {
+		return "", err
+	}
+	var all strings.Builder
+	for i, cmd := range cmds {
+		text, err := cmd.(*redis.StringCmd).Result()
+		if err != nil && !errors.Is(err, redis.Nil) {
+			return "", fmt.Errorf("read notes of %s in %s shard %d: %w", name, q.o.Name, shards[i], err)
+		}
+		all.WriteString(text)
+	}
+	return all.String(), nil
 }

@@ -213,7 +213,7 @@ func (w *Worker) fill(c *call) {
 
 // plain tells that the job is done and nothing but its entry and report has to change.
 func (e *ended) plain() bool {
-	return e.r.Outcome == Done && e.c.past.bare(&e.c.Job) && len(e.r.Counts) == 0
+	return e.r.Outcome == Done && e.c.past.bare(&e.c.Job) && len(e.r.Counts) == 0 && e.r.Note == ""
 }
 
 // appendResult adds a result's arguments, in the order of call_finish.lua.

@@ -118,7 +118,8 @@ type Result struct {
 	Least  time.Duration
 	Parked string
 	// Note is what Find tells of a named job: after Done, behind the letter of its tombstone; after Retry and Defer,
-	// while it waits, and followed by the time in ms until which it does.
+	// while it waits, and followed by the time in ms until which it does. Done jobs without a name leave their notes
+	// together under the name of their group, or without a group each under its own, for Notes.
 	Note string
 	// Reason and Err tell people why (Dead, Retry, Defer).
 	Reason string

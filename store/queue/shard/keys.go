@@ -64,6 +64,9 @@ func (s *Shard) ParkedCountsKey() string { return s.prefix + "parkedn" }
 // KeyBeside names a key that is in the shard's slot and not the queue's.
 func (s *Shard) KeyBeside(name string) string { return s.prefix + name }
 
+// NotesKey names the notes of a group's jobs, or of a job without a group.
+func (s *Shard) NotesKey(name string) string { return s.prefix + "notes:" + name }
+
 // OnceKey names the record of an idempotency key.
 func (s *Shard) OnceKey(key string) string { return s.prefix + "idem:" + onceName(key) }
 

@@ -59,6 +59,11 @@ local function finish(o)
   end
   if o.report ~= '' then report(e.i, o.report) end
   if o.outcome == 'done' then
+    if e.r ~= '1' and o.park ~= '' then
+      local key = P .. 'notes:' .. (e.g == '' and e.i or e.g)
+      redis.call('APPEND', key, o.park)
+      touch(key, limits.retention, true)
+    end
     close(e, 'D' .. o.park, o.label, limits.retention)
     return 1
   end
@@ -90,9 +95,7 @@ local function mark_parts(from)
   for _ = 1, nmarked do
     local id, n = ARGV[from], tonumber(ARGV[from + 2])
     if ARGV[from + 1] ~= '' then report(id, ARGV[from + 1]) end
-    for i = from + 3, from + 2 + n, 500 do
-      redis.call('HSET', P .. 'marks:' .. id, unpack(ARGV, i, math.min(i + 499, from + 2 + n)))
-    end
+    set_fields(P .. 'marks:' .. id, ARGV, from + 3, from + 2 + n)
     touch(P .. 'marks:' .. id, math.max(group_ttl, limits.age), true)
     from = from + 3 + n
   end

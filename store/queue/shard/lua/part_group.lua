@@ -12,20 +12,18 @@
 local SHORT = { created = 'c', delivered = 'd', expired = 'e', failed = 'f', retrying = 'r', unknown_outcome = 'u' }
 local groups = {}
 
-local function read_group(g)
-  local c = { key = P .. 'group:' .. string.sub(g, 1, 6), field = string.sub(g, 7), counts = {} }
-  local text = redis.call('HGET', c.key, c.field)
-  for name, n in string.gmatch(text or '', '([^ =]+)=(%-?%d+)') do c.counts[name] = tonumber(n) end
-  groups[g] = c
-  return c
-end
-
--- count adds to a count of a group; save_groups writes it.
+-- count adds to a count of a group, which the first call of a script reads; save_groups writes it.
 local function count(g, name, n)
   if g == '' then return end
-  local counts = (groups[g] or read_group(g)).counts
+  local c = groups[g]
+  if not c then
+    c = { key = P .. 'group:' .. string.sub(g, 1, 6), field = string.sub(g, 7), counts = {} }
+    local text = redis.call('HGET', c.key, c.field)
+    for other, many in string.gmatch(text or '', '([^ =]+)=(%-?%d+)') do c.counts[other] = tonumber(many) end
+    groups[g] = c
+  end
   name = SHORT[name] or name
-  counts[name] = (counts[name] or 0) + n
+  c.counts[name] = (c.counts[name] or 0) + n
 end
 
 -- count_reason counts those of a group that failed by their reason (events.FailedBy).

@@ -25,7 +25,7 @@ end
 -- save_reports writes the reports, and calls `made` with each hash that was not there before.
 local function save_reports(ttl, made)
   for key, list in pairs(reports) do
-    set_fields(key, list)
+    set_fields(key, list, 1, #list)
     if touch(key, ttl) and made then made(key) end
   end
 end

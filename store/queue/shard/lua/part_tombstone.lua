@@ -12,11 +12,6 @@
 -- id has a bucket of its own. Ids are never taken out, so a full one stays full.
 local FULL, LEVELS, sizes, ends = 128, 3, {}, {}
 
-local function full(key)
-  sizes[key] = sizes[key] or redis.call('HLEN', key)
-  return sizes[key] >= FULL
-end
-
 -- buckets_of lists the buckets in which a job's tombstone may be. A new one goes to the
 -- last of them.
 local function buckets_of(e)
@@ -24,8 +19,10 @@ local function buckets_of(e)
   if #base ~= 32 then return { P .. 'done:' .. e.i } end
   local all = { P .. 'done:' .. string.sub(base, 1, 4) }
   for level = 1, LEVELS - 1 do
-    if not full(all[level]) then break end
-    all[level + 1] = all[level] .. string.byte(e.i, -level) % 16 .. '.'
+    local key = all[level]
+    sizes[key] = sizes[key] or redis.call('HLEN', key)
+    if sizes[key] < FULL then break end
+    all[level + 1] = key .. string.byte(e.i, -level) % 16 .. '.'
   end
   return all
 end
@@ -40,7 +37,7 @@ end
 
 local function save_ends()
   for key, list in pairs(ends) do
-    set_fields(key, list)
+    set_fields(key, list, 1, #list)
     -- A bucket that ended early would hide its successors.
     for _, one in ipairs(list.all) do touch(one, list.ttl, true) end
   end

@@ -6,8 +6,9 @@
 -- GIVES: set_fields, touch
 local fresh = {} -- by key, the lifetime in ms that it had before this script extended it
 
-local function set_fields(key, list)
-  for from = 1, #list, 500 do redis.call('HSET', key, unpack(list, from, math.min(from + 499, #list))) end
+-- set_fields writes to a hash what is in a list between two places: names and values in turns.
+local function set_fields(key, list, first, last)
+  for from = first, last, 500 do redis.call('HSET', key, unpack(list, from, math.min(from + 499, last))) end
 end
 
 -- touch makes a key live at least ttl ms more, once per script. A key that is `always`
