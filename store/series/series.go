@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -25,6 +27,9 @@ const (
 	margin = 100 * time.Millisecond
 	// maxWaiting is the most minutes that wait for Redis, a day.
 	maxWaiting = api.MaxStatsMinutes
+	// settle is how long after its end a minute is read anew: by then the processes have written it, unless
+	// Redis is slow or away.
+	settle = 5 * time.Second
 )
 
 // Options says what a Store writes; the zero value writes nothing but that the process was there.
@@ -45,6 +50,7 @@ type Store struct {
 	o       Options
 	process string
 	write   *redisdb.Script
+	latest  atomic.Pointer[reading] // nil: nothing was read yet
 }
 
 // New makes a Store. It does not connect.
@@ -65,7 +71,10 @@ func New(db *redisdb.DB, o Options) *Store {
 }
 
 // present is the minute that lasts now, by Redis' clock.
-func (s *Store) present() int64 { return s.db.Clock().UnixMilli() / s.o.Minute.Milliseconds() }
+func (s *Store) present() int64 { return s.minuteOf(s.db.Clock()) }
+
+// minuteOf is the minute of a time.
+func (s *Store) minuteOf(at time.Time) int64 { return at.UnixMilli() / s.o.Minute.Milliseconds() }
 
 // start is when a minute began.
 func (s *Store) start(minute int64) time.Time {
@@ -151,16 +160,56 @@ func (s *Store) writeDepths(ctx context.Context, minute int64) {
 	}
 }
 
-// Minutes returns the last n minutes that are over, the oldest first, in one pipeline. Minutes in which no
-// process wrote are left out.
+// reading is what was read of the minutes from first to the one before present.
+type reading struct {
+	first, present int64
+	// minutes are those in which a process wrote, the oldest first.
+	minutes []api.StatsMinute
+	// settled says that the last minute was over for so long that the processes had written it.
+	settled bool
+}
+
+// Minutes returns the last n minutes that are over, the oldest first, in at most one pipeline. Minutes in which
+// no process wrote are left out. The minutes are read once a minute, the last one anew until it is settle old,
+// and are shared: the caller must not change them. What a process could not write in time is there a minute
+// later.
 func (s *Store) Minutes(ctx context.Context, n int) ([]api.StatsMinute, error) {
-	first := s.present() - int64(n)
-	cmds := make([]redis.Cmder, n)
+	now := s.db.Clock()
+	present := s.minuteOf(now)
+	r := &reading{first: present - int64(n), present: present, settled: now.Sub(s.start(present)) >= settle}
+	from, latest := r.first, s.latest.Load()
+	if latest != nil && latest.present == present && latest.first <= r.first {
+		if latest.settled {
+			return latest.since(s.start(r.first)), nil
+		}
+		r.first, r.minutes, from = latest.first, latest.before(s.start(present-1)), present-1
+	}
+	minutes, err := s.read(ctx, from, present)
+	if err != nil {
+		return nil, err
+	}
+	r.minutes = append(append([]api.StatsMinute{}, r.minutes...), minutes...)
+	s.latest.Store(r)
+	return r.since(s.start(present - int64(n))), nil
+}
+
+// before and since are the minutes that began before a time, and from then on.
+func (r *reading) before(at time.Time) []api.StatsMinute { return r.minutes[:r.find(at)] }
+func (r *reading) since(at time.Time) []api.StatsMinute  { return r.minutes[r.find(at):] }
+
+func (r *reading) find(at time.Time) int {
+	n, _ := slices.BinarySearchFunc(r.minutes, at, func(m api.StatsMinute, at time.Time) int { return m.At.Compare(at) })
+	return n
+}
+
+// read reads the minutes from first to the one before end, in one pipeline.
+func (s *Store) read(ctx context.Context, first, end int64) ([]api.StatsMinute, error) {
+	cmds := make([]redis.Cmder, end-first)
 	for i := range cmds {
 		cmds[i] = redis.NewStringSliceCmd(ctx, "hvals", keyOf(first+int64(i)))
 	}
 	if err := s.db.Pipeline(ctx, redisdb.Read, cmds...); err != nil {
-		return nil, fmt.Errorf("read the counts of %d minutes: %w", n, err)
+		return nil, fmt.Errorf("read the counts of %d minutes: %w", len(cmds), err)
 	}
 	minutes := []api.StatsMinute{}
 	for i, cmd := range cmds {

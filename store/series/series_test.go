@@ -273,9 +273,79 @@ func TestN18_KeptForADay(t *testing.T) {
 		}
 		storetest.Must(t, redis.Client().HSet(t.Context(), key, "later", `{"accepted":[1]}`, "more", `{"news":1}`).Err())
 	}
-	if got := accepted(t, p.store); len(keys) == 0 || got != 2 {
+	if got := accepted(t, series.New(storetest.Open(t, redis.URL()), series.Options{Minute: short})); len(keys) == 0 || got != 2 {
 		t.Errorf("%d events in %v", got, keys)
 	}
+}
+
+// readHashes is how many hashes a Redis has read.
+func readHashes(t *testing.T, r *storetest.RedisServer) (calls int64) {
+	t.Helper()
+	info, err := r.Client().InfoMap(t.Context(), "commandstats").Result()
+	storetest.Must(t, err)
+	if text := info["Commandstats"]["cmdstat_hvals"]; text != "" {
+		_, err = fmt.Sscanf(text, "calls=%d,", &calls)
+		storetest.Must(t, err)
+	}
+	return calls
+}
+
+// mustWrite writes what a process counted in a minute that is over by so many minutes.
+func mustWrite(t *testing.T, r *storetest.RedisServer, field string, minute int64) {
+	t.Helper()
+	storetest.Must(t, r.Client().HSet(t.Context(), fmt.Sprintf("ff:{series}:%d", minute), field, `{"accepted":1}`).Err())
+}
+
+// N7: minutes that are over are read once a minute, however many look.
+func TestN7_MinutesAreReadOnce(t *testing.T) {
+	t.Parallel()
+	redis := storetest.Redis(t)
+	db := storetest.Open(t, redis.URL())
+	const long = 100_000 * time.Hour // such a minute does not end during the test
+	present := db.Clock().UnixMilli() / long.Milliseconds()
+	mustWrite(t, redis, "a", present)
+	mustWrite(t, redis, "a", present-1)
+	mustWrite(t, redis, "b", present-1)
+	mustWrite(t, redis, "a", present-3)
+	s := series.New(db, series.Options{Minute: long})
+	for _, c := range []struct {
+		minutes, reads, shown, sum int
+	}{{60, 60, 2, 3}, {60, 0, 2, 3}, {3, 0, 2, 3}, {2, 0, 1, 2}, {1, 0, 1, 2}, {61, 61, 2, 3}, {60, 0, 2, 3}} {
+		before := readHashes(t, redis)
+		all, err := s.Minutes(t.Context(), c.minutes)
+		storetest.Must(t, err)
+		sum := 0
+		for _, m := range all {
+			sum += int(m.Accepted)
+		}
+		if reads := int(readHashes(t, redis) - before); len(all) != c.shown || sum != c.sum || reads != c.reads {
+			t.Errorf("%d minutes: %d are shown with %d events after %d reads: want %+v", c.minutes, len(all), sum, reads, c)
+		}
+	}
+}
+
+// N7: the last minute is read anew as long as processes may not have written it, and it alone.
+func TestN7_TheLastMinuteIsReadAnew(t *testing.T) {
+	t.Parallel()
+	redis := storetest.Redis(t)
+	db := storetest.Open(t, redis.URL())
+	s := series.New(db, series.Options{Minute: 4 * time.Second})
+	present := func() int64 { return db.Clock().UnixMilli() / 4000 }
+	storetest.Eventually(t, soon, "a minute lasts long enough for the test", func() bool {
+		minute := present()
+		mustWrite(t, redis, "early", minute-1)
+		before, reads := accepted(t, s), readHashes(t, redis)
+		mustWrite(t, redis, "late", minute-1)
+		after := accepted(t, s)
+		reads = readHashes(t, redis) - reads
+		if present() != minute {
+			return false
+		}
+		if after != before+1 || reads != 1 {
+			t.Errorf("%d events after %d reads, before it were %d", after, reads, before)
+		}
+		return true
+	})
 }
 
 func TestScripts(t *testing.T) {
