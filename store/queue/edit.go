@@ -54,7 +54,7 @@ func (q *Queue) DropDead(ctx context.Context, drop func(*Listed) (bool, error)) 
 			if err != nil || !goes {
 				return err
 			}
-			value, err := q.db.Eval(ctx, redisdb.Write, q.common.Scripts.DeadDelete, q.shards[n].Keys(), w.Job.ID, "")
+			value, err := q.db.Eval(ctx, redisdb.Write, q.common.Scripts.DeadDelete, q.shards[n].Keys(), w.Job.ID, w.LetterID())
 			if err == nil {
 				dropped += redisdb.Number(value)
 			}

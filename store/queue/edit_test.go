@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -97,6 +98,43 @@ func TestEditFindsJobsWhereverTheyAre(t *testing.T) {
 		slices.Sort(got)
 		if w := []string{"held 0 secret", "later 0", "later 1", "later 2", "line 0 secret", "line 1 secret", "parked 0", "parked 1", "parked 2"}; !slices.Equal(got, w) {
 			t.Errorf("done %q, want %q", got, w)
+		}
+	})
+}
+
+// A job that died twice has two letters: the one that is chosen goes, whichever it is.
+func TestDropDeadOfAJobThatDiedTwice(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+		for _, chosen := range []string{"older", "newer"} {
+			w := setup(t, db, func(o *queue.Options) { o.Retention = 50 * time.Millisecond })
+			id := queue.NewID(0, epoch)
+			for _, text := range []string{"older", "newer"} {
+				eventually(t, "the tombstone is over", func() bool {
+					again, err := w.q.Enqueue(t.Context(), queue.Job{ID: id, Payload: []byte(text)})
+					return err == nil && again[0].New
+				})
+				stop := w.another().run(queue.Each(func(context.Context, *queue.Claimed) queue.Result {
+					return queue.Result{Outcome: queue.Dead, Reason: "r"}
+				}))
+				w.mustBeEmpty()
+				stop()
+			}
+			drop := func(text string) int64 {
+				t.Helper()
+				n, err := w.q.DropDead(t.Context(), func(x *queue.Listed) (bool, error) { return string(x.Job.Payload) == text, nil })
+				storetest.Must(t, err)
+				return n
+			}
+			if first, again := drop(chosen), drop(chosen); first != 1 || again != 0 {
+				t.Errorf("%s: %d and %d letters were dropped", chosen, first, again)
+			}
+			page, err := w.q.DeadLetters(t.Context(), queue.DeadFilter{}, "", 10)
+			storetest.Must(t, err)
+			if len(page.Items) != 1 || strings.Contains(string(page.Items[0].Payload), chosen) {
+				t.Errorf("%s: %d letters are left: %+v", chosen, len(page.Items), page.Items)
+			}
+			w.mustBeConsistent()
 		}
 	})
 }

@@ -28,6 +28,9 @@ type Listed struct {
 	where, eid, text string // as job_rewrite.lua takes them
 }
 
+// LetterID is the own id of a dead letter in its shard. A job that died twice has two letters.
+func (w *Listed) LetterID() string { return w.eid }
+
 // EachJob calls f with the jobs of the shard: those in streams, delayed, parked, and in line
 // behind a conflict key. Jobs that move meanwhile may come twice; one that moves again and again
 // may be missed.
