@@ -1,12 +1,16 @@
 package handlers_test
 
 import (
+	"context"
 	"net/url"
 	"strings"
 	"testing"
 	"time"
 
 	"fanfare/api"
+	"fanfare/handlers"
+	"fanfare/store/apps"
+	"fanfare/store/queue"
 	"fanfare/store/storetest"
 
 	"github.com/chromedp/cdproto/emulation"
@@ -126,8 +130,7 @@ func TestN8_AnOperator(t *testing.T) {
 	bearer := "Authorization: Bearer " + admin
 	b := mustBrowser(t, w.url)
 	b.visit(t, w.url+"/console/sales/spring")
-	b.wants(t, "type the key", chromedp.Do(b.ctx, chromedp.SendKeys(chromedp.CSS("#key"), admin)))
-	b.click(t, "main button")
+	b.login(t, admin)
 	b.mainHas(t, "Sale spring")
 	buy := w.do(call{method: "POST", path: "/v1/sales/spring/reservations", body: `{"user":"u","lines":[{"sku":"shoe","quantity":2}]}`, headers: []string{bearer}})
 	if buy.status != 201 {
@@ -148,6 +151,73 @@ func TestN8_AnOperator(t *testing.T) {
 	}
 }
 
+// login types a key into the form that a page shows.
+func (b *browser) login(t *testing.T, key string) {
+	t.Helper()
+	b.wants(t, "type the key", chromedp.Do(b.ctx, chromedp.SendKeys(chromedp.CSS("#key"), key)))
+	b.click(t, "main button")
+}
+
+// An operator finds out from the overview why a user got nothing, has a paused app try, and retries 1,000
+// dead letters, with links and buttons alone.
+func TestN8_AnOperatorMends(t *testing.T) {
+	t.Parallel()
+	storetest.SkipShort(t, "a browser")
+	mustChromium(t)
+	db := storetest.Open(t, storetest.Redis(t).URL())
+	at := api.AtMillis(1767366245000)
+	w := setupOn(t, db, withConsole(db), func(o *handlers.Options) {
+		o.Apps = func(ctx context.Context) ([]api.App, error) { // the app mends when it is asked to try
+			app := api.App{App: "shop/fcm", Topic: "shop", Platform: "fcm", State: api.AppRunning}
+			asked, err := apps.New(db).Asked(ctx)
+			if asked[app.App] == "" {
+				app.State, app.Reason, app.Since, app.Waiting = api.AppPaused, "SENDER_ID_MISMATCH", &at, 3
+			}
+			return []api.App{app}, err
+		}
+	})
+	w.mustWorkLetters()
+	w.put("/v1/users/bob/opt-outs/photo.shared", "")
+	event := w.post("/v1/events", anEvent).member(t, "id")
+	mustDieBy(t, w.notifications, 1000, "BadTopic", queue.ClassOf("photo.shared", "shop/fcm"))
+	key := w.mustKey(api.ScopeOps, api.ScopePush)
+	b := mustBrowser(t, w.url)
+	b.visit(t, w.url+"/console/")
+	b.login(t, key)
+
+	b.mainHas(t, "Dependencies")
+	b.click(t, `nav a[href$="events"]`)
+	b.click(t, `td a[href$="`+event+`"]`)
+	b.wants(t, "type the user", chromedp.Do(b.ctx, chromedp.SendKeys(chromedp.CSS(`input[name="user"]`), "bob")))
+	b.click(t, `form[action$="why"] button`)
+	b.mainHas(t, "Opted out of the type\ntrue")
+
+	b.click(t, "a.brand")
+	b.mainHas(t, "SENDER_ID_MISMATCH")
+	// A click of the mouse might come between two refreshes of the button.
+	pressed, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool](`document.querySelector("form[action$=probe] button").click() === undefined`))
+	if err != nil || !pressed {
+		t.Fatalf("try now: %t %v", pressed, err)
+	}
+	b.mainHas(t, "running")
+
+	b.click(t, `nav a[href$="dead-letters"]`)
+	b.click(t, `td a[href*="reason=BadTopic"]`)
+	b.click(t, `form[action$="all"] button[value="retry"]`)
+	b.mainHas(t, "Retry 1\u202f000 dead letters?")
+	b.click(t, "main button.main")
+	b.mainHas(t, "done") // without a click
+	b.mainHas(t, "Left\n0")
+	for _, complaint := range b.complaints() {
+		if !strings.Contains(complaint, "status of 401") {
+			t.Error(complaint)
+		}
+	}
+	if s, err := w.notifications.Stats(t.Context()); err != nil || s.Depth != 1000 || s.DeadLetters != 0 {
+		t.Errorf("%d are queued, %d are dead, %v", s.Depth, s.DeadLetters, err)
+	}
+}
+
 // While Redis is away an open page says so, and it comes back by itself.
 func TestN8_RedisAwayAndBack(t *testing.T) {
 	t.Parallel()
@@ -159,8 +229,7 @@ func TestN8_RedisAwayAndBack(t *testing.T) {
 	admin := w.mustKey(api.ScopeAdmin)
 	b := mustBrowser(t, w.url)
 	b.visit(t, w.url+"/console/")
-	b.wants(t, "type the key", chromedp.Do(b.ctx, chromedp.SendKeys(chromedp.CSS("#key"), admin)))
-	b.click(t, "main button")
+	b.login(t, admin)
 	b.mainHas(t, "Dependencies")
 	proxy.Cut()
 	b.mainHas(t, "tries again by itself")
