@@ -59,7 +59,7 @@ type config struct {
 	AppProbeInterval   time.Duration `env:"FANFARE_APP_PROBE_INTERVAL" envDefault:"30s" desc:"how often a paused app tries one notification; it also does on SIGHUP, at start and on POST /v1/apps/{topic}/probe"`
 	PausedBytes        int64         `env:"FANFARE_PAUSED_BYTES" envDefault:"0" shown:"0: 30 % of Redis' maxmemory" desc:"bytes of Redis that the notifications of all paused apps may take together; beyond that the newest fail with app_paused. Without maxmemory there is no bound by default"`
 	EventRetention     time.Duration `env:"FANFARE_EVENT_RETENTION" envDefault:"24h" desc:"how long the report of an event is kept after the event's end"`
-	TombstoneRetention time.Duration `env:"FANFARE_TOMBSTONE_RETENTION" envDefault:"1h" desc:"how long fanfare remembers that a notification is done. An event that resumes a started page later than that (after an outage of SQL, or as a dead letter that is tried again) may repeat notifications of that page"`
+	TombstoneRetention time.Duration `env:"FANFARE_TOMBSTONE_RETENTION" envDefault:"1h" desc:"how long fanfare remembers that a notification is done, and how notifications of events to several devices ended. An event that resumes a started page later than that (after an outage of SQL, or as a dead letter that is tried again) may repeat notifications of that page"`
 
 	ContactsMax int `group:"Contacts" env:"FANFARE_CONTACTS_MAX" envDefault:"120" desc:"entries per user in the index of recent contacts, at most 127: from the 129th entry on Redis needs ten times the memory"`
 	ContactsMin int `env:"FANFARE_CONTACTS_MIN" envDefault:"10" desc:"a user's index with fewer entries than this is filled again from SQL"`
