@@ -44,14 +44,24 @@ func endUnder(label string) (state int, why string) {
 }
 
 // OutcomeText is how a notification ended at a time, under its label.
-func OutcomeText(label string, at time.Time) string {
+func OutcomeText(label string, at time.Time) string { return string(appendOutcome(nil, label, at)) }
+
+func appendOutcome(b []byte, label string, at time.Time) []byte {
 	state, why := endUnder(label)
-	s := at.Unix()
-	text := letters[state:state+1] + base64.RawURLEncoding.EncodeToString([]byte{byte(s >> 16), byte(s >> 8), byte(s)})
+	b = appendBits(append(b, letters[state]), uint32(at.Unix())<<8, timeLength)
 	if state == failing {
-		text += digestOf(why)[:reasonLength]
+		b = appendBits(b, digest(why), reasonLength)
 	}
-	return text
+	return b
+}
+
+// appendBits appends the first bits of a number in base64, as n characters.
+func appendBits(b []byte, bits uint32, n int) []byte {
+	var raw [4]byte
+	var text [6]byte
+	binary.BigEndian.PutUint32(raw[:], bits)
+	base64.RawURLEncoding.Encode(text[:], raw[:])
+	return append(b, text[:n]...)
 }
 
 // outcome is the meaning of an OutcomeText.
@@ -117,9 +127,7 @@ func digest(name string) uint32 {
 }
 
 // digestOf is 30 bits of the digest of a name, in base64.
-func digestOf(name string) string {
-	return base64.RawURLEncoding.EncodeToString(binary.BigEndian.AppendUint32(nil, digest(name)))[:digestLength]
-}
+func digestOf(name string) string { return string(appendBits(nil, digest(name), digestLength)) }
 
 // noDigest stands for a name that an event does not have.
 const noDigest = "....."
@@ -132,13 +140,15 @@ func (j *Job) subjects() string {
 	if j.Actor == "" && j.Object == "" {
 		return ""
 	}
-	digests := [2]string{noDigest, noDigest}
-	for i, name := range [2]string{j.Actor, j.Object} {
-		if name != "" {
-			digests[i] = digestOf(name)
+	b := make([]byte, 0, 2*digestLength)
+	for _, name := range [2]string{j.Actor, j.Object} {
+		if name == "" {
+			b = append(b, noDigest...)
+		} else {
+			b = appendBits(b, digest(name), digestLength)
 		}
 	}
-	return digests[0] + digests[1]
+	return string(b)
 }
 
 // ending is how a notification has ended.
@@ -150,22 +160,19 @@ type ending struct {
 // Note keeps how the notification with an id ended at a time, under its mark.
 func (s *Sent) Note(id, mark string, at time.Time) { s.each = append(s.each, ending{id, mark, at}) }
 
-// outcomes are the texts of all endings, each behind its notification's key; "" if they do not fit into a report.
-func (s *Sent) outcomes() (text string) {
-	if len(s.each) > compact/(digestLength+outcomeLength) {
-		return ""
-	}
-	for _, e := range s.each {
+// appendOutcomes appends how all have ended, each behind its notification's key: the begin of its NotificationJob.
+func (s *Sent) appendOutcomes(b []byte) []byte {
+	for i := range s.each {
+		e := &s.each[i]
 		_, label := platformOf(e.mark)
-		text += keyOf(e.id) + OutcomeText(label, e.at)
+		b = appendOutcome(appendBits(b, keyBits(e.id)<<(32-keySize), digestLength), label, e.at)
 	}
-	return text
+	return b
 }
 
-// keyOf is the key of a notification's outcome in a report: the begin of its NotificationJob, from its
-// NotificationID.
-func keyOf(id string) string {
-	return base64.RawURLEncoding.EncodeToString(binary.BigEndian.AppendUint32(nil, keyBits(id)<<(32-keySize)))[:digestLength]
+// inReport tells whether the report has how all have ended.
+func (s *Sent) inReport(report string) bool {
+	return len(s.each) <= mostInReport && strings.HasSuffix(report, string(append(s.appendOutcomes(nil), knownEnd)))
 }
 
 // A note of an event or a part has a number of 8 bytes for each of its notifications: bits of the notification's id,
@@ -233,20 +240,33 @@ func readNotes(notes string, now time.Time, ids ...string) map[string]outcome {
 // compact is the longest text with which a small hash of Redis stays in its compact encoding.
 const compact = 64
 
-// known is what a report tells beside its numbers, as much as leaves a text of a length compact: the digests of
-// the event's subjects, and how its notifications have ended. The equals sign at the end tells it from a reason,
-// which has a count: processes that do not know the field read a reason that no notification has.
-func (p *progress) known(length int) string {
-	subjects := p.subjects
-	if subjects != "" {
-		subjects = string(subjectsMark) + subjects
+// mostInReport is a number of outcomes of which no more fit into a compact report.
+const mostInReport = compact / (digestLength + outcomeLength)
+
+// knownEnd ends what is known. It tells it from a reason, which has a count behind it: processes that do not know
+// the field read a reason that no notification has.
+const knownEnd = '='
+
+// appendKnown appends to a report what it tells beside its numbers, as much as leaves it compact: the digests of
+// the event's subjects, and how its notifications have ended.
+func (p *progress) appendKnown(b []byte) []byte {
+	plain := len(b)
+	if p.subjects != "" {
+		b = append(append(b, ' ', subjectsMark), p.subjects...)
 	}
-	for _, text := range []string{subjects + p.each, subjects} {
-		if text != "" && length+len(text)+2 <= compact {
-			return " " + text + "="
+	subjects := len(b)
+	if len(p.sent.each) > 0 && len(p.sent.each) <= mostInReport {
+		if subjects == plain {
+			b = append(b, ' ')
+		}
+		if b = p.sent.appendOutcomes(b); len(b) >= compact {
+			b = b[:subjects]
 		}
 	}
-	return ""
+	if len(b) == plain || len(b) >= compact {
+		return b[:plain]
+	}
+	return append(b, knownEnd)
 }
 
 // setKnown reads the form of known.

@@ -129,15 +129,14 @@ type progress struct {
 	parts  int64 // number of parts that the event was split into; their counts are added to these
 	sendAt int64 // Job.SendAt
 
-	subjects, each string // Job.subjects, Sent.outcomes
+	subjects string // Job.subjects
+	each     string // how notifications have ended, as a report that was read tells it
 	// cancelled is a mark beside the report, which nobody who writes the report changes.
 	cancelled queue.CancelMark
 }
 
 func (j *Job) report(state byte, all Counts, sent Sent, parts int64) string {
-	p := progress{state: state, typ: j.Type, counts: all, sent: sent, parts: parts, sendAt: j.SendAt}
-	p.subjects, p.each = j.subjects(), sent.outcomes()
-	return p.text()
+	return (&progress{state: state, typ: j.Type, counts: all, sent: sent, parts: parts, sendAt: j.SendAt, subjects: j.subjects()}).text()
 }
 
 // ReportTargeting is the report of an event whose audience was partly targeted. sent counts its
@@ -173,7 +172,7 @@ func (j *Job) End(all Counts, sent Sent, ended bool, reportTTL time.Duration) qu
 	if !ended {
 		r = queue.Result{Report: j.ReportTargeted(all, sent), ReportTTL: reportTTL}
 	}
-	if text := sent.outcomes(); len(sent.each) > 1 && (text == "" || !strings.HasSuffix(r.Report, text+"=")) {
+	if len(sent.each) > 1 && !sent.inReport(r.Report) {
 		r.Note = sent.note()
 	}
 	return r
@@ -186,7 +185,8 @@ const beforeOthers = 11
 // first beforeOthers of them.
 func (p *progress) numbers() []*int64 {
 	c, s := &p.counts, &p.sent
-	all := []*int64{&c.Recipients, &c.IsActor, &c.OptedOut, &c.Muted, &c.NoDevice, &c.Live, &s.Delivered, &s.Failed, &s.Expired, &s.Made, &p.parts}
+	all := append(make([]*int64, 0, beforeOthers+5*len(s.Others)+2),
+		&c.Recipients, &c.IsActor, &c.OptedOut, &c.Muted, &c.NoDevice, &c.Live, &s.Delivered, &s.Failed, &s.Expired, &s.Made, &p.parts)
 	for i := range s.Others {
 		e := &s.Others[i]
 		all = append(all, &e.Made, &e.Delivered, &e.Failed, &e.Expired)
@@ -202,7 +202,7 @@ func (p *progress) numbers() []*int64 {
 // the last one that is not 0, each after a blank. A count of 0 is an empty text. The reasons of
 // failed notifications follow after the counts, and at least after those of APNs, and then what is known.
 func (p *progress) text() string {
-	b := make([]byte, 0, len(p.typ)+24)
+	b := make([]byte, 0, compact)
 	b = append(append(b, p.state), p.typ...)
 	numbers := p.numbers()
 	used, least := len(numbers), 0
@@ -220,7 +220,7 @@ func (p *progress) text() string {
 	for why, n := range p.sent.Why {
 		b = strconv.AppendInt(append(append(append(b, ' '), why...), '='), n, 10)
 	}
-	return string(append(b, p.known(len(b))...))
+	return string(p.appendKnown(b))
 }
 
 // typeOf reads the type in the form of text.
