@@ -45,7 +45,23 @@ type browser struct {
 	home string
 }
 
+// mustBrowser starts a browser. One that crashes while it starts, as Chromium sometimes does on a busy machine, is
+// started again.
 func mustBrowser(t *testing.T, home string) *browser {
+	t.Helper()
+	for tries := 3; ; tries-- {
+		b, err := startBrowser(t, home)
+		if err == nil {
+			return b
+		}
+		if tries == 1 {
+			t.Fatal(err)
+		}
+		t.Logf("the browser did not start: %v", err)
+	}
+}
+
+func startBrowser(t *testing.T, home string) (*browser, error) {
 	t.Helper()
 	options := []chromedp.ExecAllocatorOption{chromedp.ExecPath(mustChromium(t)), chromedp.UserDataDir(t.TempDir()), chromedp.WindowSize(1280, 2000)}
 	for _, name := range []string{"headless", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run",
@@ -59,9 +75,10 @@ func mustBrowser(t *testing.T, home string) *browser {
 	ctx, cancel = chromedp.NewContext(ctx)
 	t.Cleanup(cancel)
 	b := &browser{ctx: ctx, home: home}
-	storetest.Must(t, chromedp.Listen(ctx, b.note))
-	storetest.Must(t, chromedp.Do(ctx, enable(network.Enable, network.EnableParams{}), enable(log.Enable, cdp.Empty{}), enable(runtime.Enable, cdp.Empty{})))
-	return b
+	if err := chromedp.Listen(ctx, b.note); err != nil {
+		return nil, err
+	}
+	return b, chromedp.Do(ctx, enable(network.Enable, network.EnableParams{}), enable(log.Enable, cdp.Empty{}), enable(runtime.Enable, cdp.Empty{}))
 }
 
 // enable asks the browser for a kind of events.

@@ -110,7 +110,7 @@ func TestSale(t *testing.T) {
 // awaitOrders waits until n orders are on record.
 func (w *world) awaitOrders(sale string, n int) {
 	w.t.Helper()
-	storetest.Eventually(w.t, 20*time.Second, fmt.Sprintf("%d orders on record", n), func() bool {
+	storetest.Eventually(w.t, 2*time.Minute, fmt.Sprintf("%d orders on record", n), func() bool {
 		var page api.OrderList
 		storetest.Must(w.t, json.Unmarshal([]byte(w.get("/v1/sales/"+sale+"/orders?limit=500").body), &page))
 		return len(page.Items) == n
