@@ -36,7 +36,7 @@ func (v *visit) event() error {
 		return err
 	}
 	refresh := refreshEvery
-	if over(report.State) && report.State != api.EventCancelled { // what is not sent is counted one by one
+	if over(report.State) && report.State != api.EventCancelled { // its unsent notifications are counted one by one
 		refresh = 0
 	}
 	return v.page("event", "Event "+report.ID, refresh, report)

@@ -109,7 +109,7 @@ func (d *Delivery) postpone(ctx context.Context, w *work, why string) {
 
 // ended tells whether the notification goes no further now: its event was cancelled, its message was
 // redacted, the device no longer belongs to this user, the notification has expired, or the owner of the device
-// or what was cancelled or redacted cannot be read or was read too long ago.
+// or the cancelled events or redacted messages cannot be read, or were read too long ago.
 func (d *Delivery) ended(ctx context.Context, w *work) (queue.Result, bool) {
 	now := w.Clock()
 	age := now.Sub(w.enqueued)

@@ -257,7 +257,7 @@ type cancelEventRequest struct {
 //
 //	@Summary		Cancel an event
 //	@Description	Sends nothing more of an event, on every server, from one second after the answer on. An event that was not targeted
-//	@Description	yet, also one with `send_at`, reaches nobody. Otherwise what was sent stays counted as what it was, and notifications
+//	@Description	yet, also one with `send_at`, reaches nobody. Otherwise notifications that were sent stay counted as they ended, and those
 //	@Description	that were made and not sent count as `cancelled`, each when its turn comes: in the end `delivered`, `failed`, `expired`
 //	@Description	and `cancelled` add up to `notifications`. The key needs the scope `push` or `ops`. The call may be repeated, which
 //	@Description	also completes a call that was answered with 503. The call is logged.

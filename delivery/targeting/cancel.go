@@ -18,7 +18,7 @@ func (t *Targeting) cancelled(p *page) (is, unsure bool) {
 }
 
 // endCancelled ends a cancelled event, or a part of one, of which nothing was begun, and a large audience before
-// its next page. What was begun goes on, so that each of its notifications is counted once: Delivery does not
+// its next page. A page that was begun goes on, so that each of its notifications is counted once: Delivery does not
 // send them. A page goes back if it is not known whether it was cancelled.
 func (t *Targeting) endCancelled(ctx context.Context, p *page) bool {
 	is, unsure := t.cancelled(p)

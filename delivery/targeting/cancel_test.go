@@ -228,32 +228,28 @@ func TestN11_ADeadLetterIsTriedAgain(t *testing.T) {
 // that have ended are counted as what they were, and the one that another process takes over as cancelled.
 func TestN11_TakenOver(t *testing.T) {
 	t.Parallel()
-	for name, fans := range map[string]int{"OneHop": 50, "Parts": 150} {
+	for name, many := range map[string]int{"OneHop": 50, "Parts": 150} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := storetest.Redis(t)
 			p := setup(t, options{db: storetest.Open(t, server.URL()), idle: true, queue: func(o *queue.Options) { o.Lease = 6 * time.Second }})
-			p.mustManyDevices(fans)
-			var users []string
-			for n := range fans {
-				users = append(users, fmt.Sprintf("fan%06d", n))
-			}
+			p.mustManyDevices(many)
 			p.apns.Script(token(1_000_003), apnstest.Failing(apnstest.Hang), apnstest.OK())
 			own, err := redisdb.Open(t.Context(), redisdb.Options{URL: server.URL()})
 			storetest.Must(t, err)
 			p.processOn(own).start()
-			id := p.mustPost(hello(users...))
+			id := p.mustPost(hello(fans(many)...))
 			storetest.Eventually(t, soon, "all ends but one to be on record", func() bool {
 				marks := p.mustKeys("ff:{q:events:*}:marks:*")
-				return len(marks) == 1 && int(p.db.Client().HLen(t.Context(), marks[0]).Val())+int(p.mustReport(id).Delivered)/50*50 >= fans-1
+				return len(marks) == 1 && int(p.db.Client().HLen(t.Context(), marks[0]).Val())+int(p.mustReport(id).Delivered)/50*50 >= many-1
 			})
 			p.mustCancel(id)
 			storetest.Must(t, own.Close()) // from now on this process does not reach Redis
 			p.process().start()
-			if r := p.mustSettle(id); r.Notifications != int64(fans) || r.Delivered != int64(fans)-1 || r.Cancelled != 1 {
+			if r := p.mustSettle(id); r.Notifications != int64(many) || r.Delivered != int64(many)-1 || r.Cancelled != 1 {
 				t.Errorf("report %+v", r)
 			}
-			if n := p.apns.Total(); n != fans {
+			if n := p.apns.Total(); n != many {
 				t.Errorf("%d requests", n)
 			}
 		})

@@ -1,7 +1,6 @@
 package targeting_test
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -19,12 +18,9 @@ func TestA15_EndsOfAPartAreRecordedAsTheyCome(t *testing.T) {
 	server := storetest.Redis(t)
 	p := setup(t, options{db: storetest.Open(t, server.URL()), idle: true, apns: apnstest.Options{TrackIDs: true},
 		queue: func(o *queue.Options) { o.Lease = 6 * time.Second }})
-	const fans = 150 // parts of 100 and of 50
-	p.mustManyDevices(fans)
-	var users []string
-	for n := range fans {
-		users = append(users, fmt.Sprintf("fan%06d", n))
-	}
+	const many = 150 // parts of 100 and of 50
+	p.mustManyDevices(many)
+	users := fans(many)
 	p.apns.Script(token(1_000_003), apnstest.Failing(apnstest.Hang), apnstest.OK())
 	own, err := redisdb.Open(t.Context(), redisdb.Options{URL: server.URL()})
 	storetest.Must(t, err)
@@ -36,12 +32,12 @@ func TestA15_EndsOfAPartAreRecordedAsTheyCome(t *testing.T) {
 	})
 	storetest.Must(t, own.Close()) // from now on this process does not reach Redis
 	p.process().start()
-	p.mustCounts(p.mustEnd(id, api.EventDone), counts{fans, fans, fans, 0, 0})
+	p.mustCounts(p.mustEnd(id, api.EventDone), counts{many, many, many, 0, 0})
 	// How the first process' notifications ended is on record in their number alone (N10).
 	if e := p.mustUserEvent(id, users[50]); e.OutcomesKept || len(e.Notifications) > 0 {
 		t.Errorf("%+v", e)
 	}
-	if distinct, repeats := p.apns.IDs(); distinct != fans || p.apns.Total() != fans+1 {
+	if distinct, repeats := p.apns.IDs(); distinct != many || p.apns.Total() != many+1 {
 		t.Errorf("%d devices were reached, %d repeats, %d requests", distinct, repeats, p.apns.Total())
 	}
 }

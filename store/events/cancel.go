@@ -17,8 +17,6 @@ const (
 	// maxCancelled is how many events may be cancelled within the time that they are kept in the set, and
 	// maxCancelEntries how many entries they may have in all streams, of some 50 bytes.
 	maxCancelled, maxCancelEntries = 100_000, 1_600_000
-	// cancelledName ends the names of the streams.
-	cancelledName = "cancelled"
 )
 
 // overLetters are the states of events that are over by their own report.
@@ -32,16 +30,6 @@ func (s *Store) PlaceOfEvents(shard int) Place { return Place(shard) }
 
 // PlaceOfNotifications is the place of a shard of the queue of notifications.
 func (s *Store) PlaceOfNotifications(shard int) Place { return Place(s.o.Queue.Shards() + shard) }
-
-// cancelledKeys names the streams of the cancelled events, by their places.
-func cancelledKeys(queues ...*queue.Queue) (keys []string) {
-	for _, q := range queues {
-		for shard := range q.Shards() {
-			keys = append(keys, q.KeyBeside(shard, cancelledName))
-		}
-	}
-	return keys
-}
 
 // Cancel cancels an event: once it has returned, and a second has passed, nothing of the event is targeted
 // or sent any more. It returns the report so far. Notifications that were made and not sent count as

@@ -243,8 +243,8 @@ const compact = 64
 // mostInReport is a number of outcomes of which no more fit into a compact report.
 const mostInReport = compact / (digestLength + outcomeLength)
 
-// knownEnd ends what is known. It tells it from a reason, which has a count behind it: processes that do not know
-// the field read a reason that no notification has.
+// knownEnd ends the field of appendKnown. A field with a reason has a count behind this character. A process that
+// does not know this field reads a reason that no notification has.
 const knownEnd = '='
 
 // appendKnown appends to a report what it tells beside its numbers, as much as leaves it compact: the digests of

@@ -6,7 +6,7 @@
 -- GIVES: set_fields, touch
 local fresh = {} -- by key, the lifetime in ms that it had before this script extended it
 
--- set_fields writes to a hash what is in a list between two places: names and values in turns.
+-- set_fields writes fields to a hash: the names and values, in turns, between two places of a list.
 local function set_fields(key, list, first, last)
   for from = first, last, 500 do redis.call('HSET', key, unpack(list, from, math.min(from + 499, last))) end
 end
