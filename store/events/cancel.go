@@ -2,6 +2,7 @@ package events
 
 import (
 	"context"
+	"time"
 
 	"fanfare/api"
 	"fanfare/store/queue"
@@ -17,6 +18,9 @@ const (
 	// maxCancelled is how many events may be cancelled within the time that they are kept in the set, and
 	// maxCancelEntries how many entries they may have in all streams, of some 50 bytes.
 	maxCancelled, maxCancelEntries = 100_000, 1_600_000
+	// cancelAgain is how old an entry is that a repeated call writes again: a master that failed over may have lost
+	// it with its last second.
+	cancelAgain = 10 * time.Second
 )
 
 // overLetters are the states of events that are over by their own report.
@@ -34,7 +38,7 @@ func (s *Store) PlaceOfNotifications(shard int) Place { return Place(s.o.Queue.S
 // Cancel cancels an event: once it has returned, and a second has passed, nothing of the event is targeted
 // or sent any more. It returns the report so far. Notifications that were made and not sent count as
 // cancelled, each when its turn to be sent has come. made says that this call took the last step of the cancel. The
-// event may be cancelled again, which ends what a failed call began: while a master is away, the call fails, and the
+// event may be cancelled again, which ends what a failed call began, and writes again what a master may have lost: while a master is away, the call fails, and the
 // cancel holds for the shards of some other masters alone. An event that is over is too_late, one that is unknown, or
 // whose report is no longer kept, not_found.
 func (s *Store) Cancel(ctx context.Context, id string) (r *api.EventReport, made bool, err error) {
@@ -42,7 +46,7 @@ func (s *Store) Cancel(ctx context.Context, id string) (r *api.EventReport, made
 	if err != nil {
 		return nil, false, err
 	}
-	if w.event.cancelled != queue.CancelledEverywhere {
+	if w.event.cancelled != queue.CancelledEverywhere || !s.cancelled.addedSince(id, s.o.Now().Add(-cancelAgain)) {
 		if made, err = s.cancel(ctx, w); err != nil {
 			return nil, false, err
 		}

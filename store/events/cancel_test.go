@@ -286,6 +286,29 @@ func TestN11_HalfACancel(t *testing.T) {
 	})
 }
 
+// N11: a master lost its last second, and with it the cancel that the event's mark says it has. A repeated call writes
+// it again.
+func TestN11_LostByAFailOver(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedisAlone(t, func(t *testing.T, db *redisdb.DB) {
+		w := setupOn(t, db, storetest.SQLite(t))
+		id, _ := w.mustAccept(event("lost"), api.Idempotency{})
+		_, _, err := w.events.Cancel(t.Context(), id)
+		storetest.Must(t, err)
+		storetest.Must(t, db.Client().Del(t.Context(), w.notes.KeyBeside(3, "cancelled")).Err())
+		if w.isCancelled(w.events.PlaceOfNotifications(3), id) {
+			t.Fatal("nothing was lost")
+		}
+		_, made, err := w.store(db, w.rec).Cancel(t.Context(), id)
+		if storetest.Must(t, err); made {
+			t.Error("a repeated call made the cancel")
+		}
+		if !w.isCancelled(w.events.PlaceOfNotifications(3), id) {
+			t.Error("it was not written again")
+		}
+	})
+}
+
 // N11: at most 100,000 events can be cancelled at a time; one more stays as it is.
 func TestN11_TooMany(t *testing.T) {
 	t.Parallel()

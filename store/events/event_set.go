@@ -103,6 +103,13 @@ func (s *eventSet) has(n int, event string) (is, fresh bool) {
 	return is, time.Since(s.streams[n].readAt) < setFresh
 }
 
+// addedSince tells whether this process knows that an event was added since a time.
+func (s *eventSet) addedSince(event string, since time.Time) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.events[event] >= since.UnixMilli()
+}
+
 // size is how many events this process knows that were added since a time.
 func (s *eventSet) size(since time.Time) (n int) {
 	s.mu.RLock()
