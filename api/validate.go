@@ -47,17 +47,9 @@ func NewValidator() *Validator {
 		// Registering fails only for an empty tag or a nil rule.
 		_ = v.RegisterValidation(tag, rule)
 	}
-	v.RegisterStructValidation(audienceRules, Audience{})
-	v.RegisterStructValidation(eventRules, EventRequest{})
-	v.RegisterStructValidation(eventTypeRules, EventTypeRequest{})
-	v.RegisterStructValidation(saleRules, SaleRequest{})
-	v.RegisterStructValidation(reservationRules, ReservationRequest{})
-	v.RegisterStructValidation(topicUsersRules, TopicUsersRequest{})
-	v.RegisterStructValidation(deviceRules, DeviceRequest{})
-	v.RegisterStructValidation(deviceEntryRules, DeviceEntry{})
-	v.RegisterStructValidation(deviceBatchRules, DeviceBatchRequest{})
-	v.RegisterStructValidation(contactBatchRules, ContactBatchRequest{})
-	v.RegisterStructValidation(deadLettersRules, DeadLettersRequest{})
+	for of, rules := range fieldsTogether {
+		v.RegisterStructValidation(func(sl validator.StructLevel) { rules(sl, sl.Current()) }, reflect.Zero(of).Interface())
+	}
 	return &Validator{engine: v}
 }
 
@@ -174,14 +166,35 @@ func validText(s string) bool {
 	return n >= 1 && n <= MaxMessageText
 }
 
-// current is the struct that is being checked, which the caller passed to Check by pointer.
-func current[T any](sl validator.StructLevel) *T {
-	return sl.Current().Addr().Interface().(*T)
+// reporter is told which rules a struct breaks; validator.StructLevel is one.
+type reporter interface {
+	ReportError(value any, field, structField, rule, param string)
+}
+
+// fieldsTogether are the rules between the fields of a struct, by its type. They hold for the quick check
+// and for the validator.
+var fieldsTogether = map[reflect.Type]func(reporter, reflect.Value){
+	reflect.TypeFor[Audience]():            together(audienceRules),
+	reflect.TypeFor[EventRequest]():        together(eventRules),
+	reflect.TypeFor[EventTypeRequest]():    together(eventTypeRules),
+	reflect.TypeFor[SaleRequest]():         together(saleRules),
+	reflect.TypeFor[ReservationRequest]():  together(reservationRules),
+	reflect.TypeFor[TopicUsersRequest]():   together(topicUsersRules),
+	reflect.TypeFor[DeviceRequest]():       together(deviceRules),
+	reflect.TypeFor[DeviceEntry]():         together(deviceEntryRules),
+	reflect.TypeFor[DeviceBatchRequest]():  together(deviceBatchRules),
+	reflect.TypeFor[ContactBatchRequest](): together(contactBatchRules),
+	reflect.TypeFor[DeadLettersRequest]():  together(deadLettersRules),
+}
+
+// together makes rules for structs of a type from rules for a pointer to one. Check gets its value by
+// pointer, so that each struct in it has an address.
+func together[T any](rules func(reporter, *T)) func(reporter, reflect.Value) {
+	return func(r reporter, v reflect.Value) { rules(r, v.Addr().Interface().(*T)) }
 }
 
 // audienceRules requires exactly one kind of audience.
-func audienceRules(sl validator.StructLevel) {
-	a := current[Audience](sl)
+func audienceRules(to reporter, a *Audience) {
 	kinds := 0
 	for _, given := range [...]bool{a.Users != nil, a.ContactsOf != "", a.Chat != "", a.Topic != "", a.All} {
 		if given {
@@ -189,18 +202,17 @@ func audienceRules(sl validator.StructLevel) {
 		}
 	}
 	if kinds != 1 {
-		sl.ReportError(a, "", "", "exactly_one", "users, contacts_of, chat, topic, all")
+		to.ReportError(a, "", "", "exactly_one", "users, contacts_of, chat, topic, all")
 	}
 }
 
 // eventRules limits the aps object of an event and refuses an empty alert.
-func eventRules(sl validator.StructLevel) {
-	e := current[EventRequest](sl)
-	objectRules(sl, e.APS, "aps", MaxAPS)
-	objectRules(sl, e.FCM, "fcm", MaxFCM)
-	webPushRules(sl, e.WebPush)
+func eventRules(to reporter, e *EventRequest) {
+	objectRules(to, e.APS, "aps", MaxAPS)
+	objectRules(to, e.FCM, "fcm", MaxFCM)
+	webPushRules(to, e.WebPush)
 	if e.Alert != nil && *e.Alert == (Alert{}) {
-		sl.ReportError(e.Alert, "alert", "Alert", "required", "title or body")
+		to.ReportError(e.Alert, "alert", "Alert", "required", "title or body")
 	}
 }
 
@@ -217,55 +229,53 @@ func dataFits(v reflect.Value, most int) bool {
 
 // eventTypeRules checks the rules between fields of an event type that do not depend on its
 // templates.
-func eventTypeRules(sl validator.StructLevel) {
-	t := current[EventTypeRequest](sl)
+func eventTypeRules(to reporter, t *EventTypeRequest) {
 	if t.PushType == PushBackground && t.Priority == 10 {
-		sl.ReportError(t.Priority, "priority", "Priority", "background", "")
+		to.ReportError(t.Priority, "priority", "Priority", "background", "")
 	}
-	objectRules(sl, t.APS, "aps", MaxAPS)
-	objectRules(sl, t.FCM, "fcm", MaxFCM)
-	webPushRules(sl, t.WebPush)
-	localizedRules(sl, t.Localized)
+	objectRules(to, t.APS, "aps", MaxAPS)
+	objectRules(to, t.FCM, "fcm", MaxFCM)
+	webPushRules(to, t.WebPush)
+	localizedRules(to, t.Localized)
 }
 
 // webPushRules limits a webpush object.
-func webPushRules(sl validator.StructLevel, o *WebPushOptions) {
+func webPushRules(to reporter, o *WebPushOptions) {
 	if o != nil && jsonSize(o) > MaxWebPush {
-		sl.ReportError(json.RawMessage{}, "webpush", "WebPush", "max", fmt.Sprint(MaxWebPush))
+		to.ReportError(json.RawMessage{}, "webpush", "WebPush", "max", fmt.Sprint(MaxWebPush))
 	}
 }
 
 // localizedRules requires a text in each language, and names each language once.
-func localizedRules(sl validator.StructLevel, texts map[string]LocalizedText) {
+func localizedRules(to reporter, texts map[string]LocalizedText) {
 	names, seen := slices.Sorted(maps.Keys(texts)), map[string]string{}
 	for _, name := range names {
 		field, same := "localized["+name+"]", strings.ToLower(name)
 		if texts[name] == (LocalizedText{}) {
-			sl.ReportError(texts[name], field, "", "required", "title or body")
+			to.ReportError(texts[name], field, "", "required", "title or body")
 		}
 		if other := seen[same]; other != "" {
-			sl.ReportError(texts[name], field, "", "unique", other)
+			to.ReportError(texts[name], field, "", "unique", other)
 		}
 		seen[same] = name
 	}
 	if jsonSize(texts) > MaxLocalized {
-		sl.ReportError(json.RawMessage{}, "localized", "Localized", "max", fmt.Sprint(MaxLocalized))
+		to.ReportError(json.RawMessage{}, "localized", "Localized", "max", fmt.Sprint(MaxLocalized))
 	}
 }
 
 // saleRules refuses a sale that ends before it starts, whose longest hold is shorter than its hold, that
 // lists a sku twice, or lists one without its stock or with two numbers for it.
-func saleRules(sl validator.StructLevel) {
-	r := current[SaleRequest](sl)
+func saleRules(to reporter, r *SaleRequest) {
 	if r.StartsAt != nil && r.EndsAt != nil && !r.StartsAt.Before(r.EndsAt.Time) {
-		sl.ReportError(r.EndsAt, "ends_at", "EndsAt", "after", "starts_at")
+		to.ReportError(r.EndsAt, "ends_at", "EndsAt", "after", "starts_at")
 	}
 	hold := DefaultHold.Milliseconds()
 	if r.HoldMS != nil {
 		hold = *r.HoldMS
 	}
 	if r.MaxHoldMS != nil && *r.MaxHoldMS < hold {
-		sl.ReportError(*r.MaxHoldMS, "max_hold_ms", "MaxHoldMS", "min", fmt.Sprint(hold, ", as hold_ms is"))
+		to.ReportError(*r.MaxHoldMS, "max_hold_ms", "MaxHoldMS", "min", fmt.Sprint(hold, ", as hold_ms is"))
 	}
 	skus := make([]string, len(r.Items))
 	for i := range r.Items {
@@ -273,37 +283,33 @@ func saleRules(sl validator.StructLevel) {
 		skus[i] = item.SKU
 		switch {
 		case item.Stock == nil && item.Total == nil:
-			sl.ReportError(item.Stock, fmt.Sprintf("items[%d].stock", i), "", "required", "")
+			to.ReportError(item.Stock, fmt.Sprintf("items[%d].stock", i), "", "required", "")
 		case item.Stock != nil && item.Total != nil && *item.Stock != *item.Total:
-			sl.ReportError(item.Total, fmt.Sprintf("items[%d].total", i), "", "equal", "stock")
+			to.ReportError(item.Total, fmt.Sprintf("items[%d].total", i), "", "equal", "stock")
 		}
 	}
-	uniqueSKUs(sl, "items", skus)
+	uniqueSKUs(to, "items", skus)
 }
 
-// oneLine tells whether a reservation has too few lines to repeat a sku.
-func oneLine(r *ReservationRequest) bool { return len(r.Lines) < 2 }
-
-func reservationRules(sl validator.StructLevel) {
-	r := current[ReservationRequest](sl)
-	if oneLine(r) {
+func reservationRules(to reporter, r *ReservationRequest) {
+	if len(r.Lines) < 2 {
 		return
 	}
 	skus := make([]string, len(r.Lines))
 	for i := range r.Lines {
 		skus[i] = r.Lines[i].SKU
 	}
-	uniqueSKUs(sl, "lines", skus)
+	uniqueSKUs(to, "lines", skus)
 }
 
 // uniqueSKUs reports each sku that a list repeats.
-func uniqueSKUs(sl validator.StructLevel, list string, skus []string) {
-	unique(sl, map[string]string{}, skus, func(i int) string { return fmt.Sprintf("%s[%d].sku", list, i) })
+func uniqueSKUs(to reporter, list string, skus []string) {
+	unique(to, map[string]string{}, skus, func(i int) string { return fmt.Sprintf("%s[%d].sku", list, i) })
 }
 
 // unique reports each name that was seen before, and notes the fields of the others. If a name is
 // not an identifier, only the rule identifier reports it.
-func unique(sl validator.StructLevel, seen map[string]string, names []string, field func(int) string) {
+func unique(to reporter, seen map[string]string, names []string, field func(int) string) {
 	for i, name := range names {
 		before, again := seen[name]
 		switch {
@@ -311,37 +317,35 @@ func unique(sl validator.StructLevel, seen map[string]string, names []string, fi
 			seen[name] = field(i)
 		case ValidIdentifier(name):
 			what := name + " of " + strings.TrimSuffix(before, ".sku")
-			sl.ReportError(name, field(i), "", "unique", what)
+			to.ReportError(name, field(i), "", "unique", what)
 		}
 	}
 }
 
 // topicUsersRules requires a user, and refuses one who is named twice.
-func topicUsersRules(sl validator.StructLevel) {
-	r := current[TopicUsersRequest](sl)
+func topicUsersRules(to reporter, r *TopicUsersRequest) {
 	if len(r.Add)+len(r.Remove) == 0 {
-		sl.ReportError(r.Add, "add", "Add", "required", "a user, or one in remove")
+		to.ReportError(r.Add, "add", "Add", "required", "a user, or one in remove")
 	}
 	seen := map[string]string{}
-	unique(sl, seen, r.Add, func(i int) string { return fmt.Sprintf("add[%d]", i) })
-	unique(sl, seen, r.Remove, func(i int) string { return fmt.Sprintf("remove[%d]", i) })
+	unique(to, seen, r.Add, func(i int) string { return fmt.Sprintf("add[%d]", i) })
+	unique(to, seen, r.Remove, func(i int) string { return fmt.Sprintf("remove[%d]", i) })
 }
 
 // deadLettersRules requires a caller who means all dead letters to say so.
-func deadLettersRules(sl validator.StructLevel) {
-	r := current[DeadLettersRequest](sl)
+func deadLettersRules(to reporter, r *DeadLettersRequest) {
 	if !r.All && r.Kind == "" && r.Reason == "" && r.Type == "" && r.App == "" {
-		sl.ReportError(r.All, "all", "All", "required", "to be true, or one of kind, reason, type and app")
+		to.ReportError(r.All, "all", "All", "required", "to be true, or one of kind, reason, type and app")
 	}
 }
 
 // objectRules requires a field to be a JSON object of at most so many bytes.
-func objectRules(sl validator.StructLevel, object json.RawMessage, field string, most int) {
+func objectRules(to reporter, object json.RawMessage, field string, most int) {
 	if len(object) == 0 || string(object) == "null" {
 		return
 	}
 	if object[0] != '{' {
-		sl.ReportError(object, field, field, "object", "")
+		to.ReportError(object, field, field, "object", "")
 		return
 	}
 	if len(object) <= most {
@@ -349,7 +353,7 @@ func objectRules(sl validator.StructLevel, object json.RawMessage, field string,
 	}
 	var compact bytes.Buffer
 	if json.Compact(&compact, object) == nil && compact.Len() > most {
-		sl.ReportError(object, field, field, "max", fmt.Sprint(most))
+		to.ReportError(object, field, field, "max", fmt.Sprint(most))
 	}
 }
 

@@ -4,50 +4,45 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-
-	"github.com/go-playground/validator/v10"
 )
 
 // deviceRules requires an environment of a device of APNs, and refuses that of another.
-func deviceRules(sl validator.StructLevel) {
-	r := current[DeviceRequest](sl)
-	reportEnvironment(sl, r.Platform, r.Environment)
+func deviceRules(to reporter, r *DeviceRequest) {
+	reportEnvironment(to, r.Platform, r.Environment)
 }
 
-func reportEnvironment(sl validator.StructLevel, platform string, e Environment) {
+func reportEnvironment(to reporter, platform string, e Environment) {
 	if rule := environmentRule(platform, e); rule != "" {
-		sl.ReportError(e, "environment", "Environment", rule, "")
+		to.ReportError(e, "environment", "Environment", rule, "")
 	}
 }
 
 // deviceEntryRules does the same, and requires the token or the subscription of the platform.
-func deviceEntryRules(sl validator.StructLevel) {
-	e := current[DeviceEntry](sl)
-	reportEnvironment(sl, e.Platform, e.Environment)
+func deviceEntryRules(to reporter, e *DeviceEntry) {
+	reportEnvironment(to, e.Platform, e.Environment)
 	if field, rule := e.broken(); rule != "" {
 		param := ""
 		if rule == "token" {
 			param = e.Platform
 		}
-		sl.ReportError(e.Token, field, "", rule, param)
+		to.ReportError(e.Token, field, "", rule, param)
 	}
 }
 
 // deviceBatchRules refuses a token or an endpoint that a batch names twice.
-func deviceBatchRules(sl validator.StructLevel) {
-	r := current[DeviceBatchRequest](sl)
-	reportRepeats(sl, r.repeats(), "devices[%d]", func(i int) string { return r.Devices[i].TokenField() })
+func deviceBatchRules(to reporter, r *DeviceBatchRequest) {
+	reportRepeats(to, r.repeats(), "devices[%d]", func(i int) string { return r.Devices[i].TokenField() })
 }
 
 // contactBatchRules refuses a contact that a batch names twice.
-func contactBatchRules(sl validator.StructLevel) {
-	reportRepeats(sl, current[ContactBatchRequest](sl).repeats(), "contacts[%d]", func(int) string { return "contact" })
+func contactBatchRules(to reporter, r *ContactBatchRequest) {
+	reportRepeats(to, r.repeats(), "contacts[%d]", func(int) string { return "contact" })
 }
 
 // reportRepeats reports the field of each entry of a list that repeats an earlier entry.
-func reportRepeats(sl validator.StructLevel, repeats map[int]int, entry string, field func(i int) string) {
+func reportRepeats(to reporter, repeats map[int]int, entry string, field func(i int) string) {
 	for _, i := range slices.Sorted(maps.Keys(repeats)) {
-		sl.ReportError(i, fmt.Sprintf(entry+"."+field(i), i), "", "unique", fmt.Sprintf(entry, repeats[i]))
+		to.ReportError(i, fmt.Sprintf(entry+"."+field(i), i), "", "unique", fmt.Sprintf(entry, repeats[i]))
 	}
 }
 

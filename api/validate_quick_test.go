@@ -123,6 +123,9 @@ func TestQuickTakesWhatIsOrdinary(t *testing.T) {
 		&ChatMessageRequest{Sender: "alice", Text: "hello"},
 		&DeviceBatchRequest{Devices: []DeviceEntry{{"bob", strings.Repeat("ab", 32), "apns", "x", "sandbox", nil, "de"}, {"bob", strings.Repeat("cd", 32), "apns", "x", "sandbox", nil, "de"}}},
 		&ContactBatchRequest{Contacts: []Contact{{"bob", "friend"}, {"amy", "family"}}},
+		&EventRequest{Type: "photo.shared", Actor: "alice", Object: "album:42", Audience: Audience{Users: []string{"bob"}}, Data: map[string]string{"album": "Summer"}},
+		&EventRequest{Type: "photo.shared", Audience: Audience{Topic: "summer"}, Alert: &Alert{Body: "new"}, CollapseID: "a", APS: json.RawMessage(`{"badge":1}`)},
+		&TopicUsersRequest{Add: []string{"bob", "amy"}},
 		&ChatMessageRequest{Sender: "alice", Text: "hello", Data: map[string]string{"picture": "p1"}},
 	} {
 		if !rules.sound(reflect.ValueOf(request).Elem()) {
