@@ -17,7 +17,7 @@ var fcmFixed = map[string]string{
 // parseFCM reads an fcm object; nil for none.
 func parseFCM(raw json.RawMessage) (map[string]json.RawMessage, error) {
 	object, err := parseObject("fcm", raw)
-	if err != nil {
+	if object == nil {
 		return nil, err
 	}
 	var errs []error

@@ -309,11 +309,12 @@ func parseAPS(p api.PushType, raw json.RawMessage) (map[string]json.RawMessage, 
 }
 
 // parseObject reads the JSON object of a field, without blanks; nil for none.
-func parseObject(field string, raw json.RawMessage) (object map[string]json.RawMessage, err error) {
+func parseObject(field string, raw json.RawMessage) (map[string]json.RawMessage, error) {
 	if raw == nil {
 		return nil, nil
 	}
 	var small bytes.Buffer
+	var object map[string]json.RawMessage
 	if json.Compact(&small, raw) != nil || !isObject(small.Bytes()) || json.Unmarshal(small.Bytes(), &object) != nil {
 		return nil, api.Invalid(field, "object", "must be a JSON object")
 	}

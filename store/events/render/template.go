@@ -113,6 +113,7 @@ func (t *Template) Render(e *api.EventRequest) (string, error) {
 		return "", nil
 	}
 	var b strings.Builder
+	b.Grow(64)
 	if err := renderList(&b, t.root, e); err != nil {
 		return "", err
 	}

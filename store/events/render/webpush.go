@@ -7,10 +7,12 @@ import (
 )
 
 // membersOf are the members of webpush by name; nil for none.
-func membersOf(o *api.WebPushOptions) (members map[string]json.RawMessage) {
-	if o != nil {
-		_ = json.Unmarshal(marshal(o), &members)
+func membersOf(o *api.WebPushOptions) map[string]json.RawMessage {
+	if o == nil {
+		return nil
 	}
+	var members map[string]json.RawMessage
+	_ = json.Unmarshal(marshal(o), &members)
 	return members
 }
 
