@@ -150,10 +150,8 @@ func Jobs(q *queue.Queue, event string, j *events.Job, to []Recipient) []queue.J
 	}
 	enc, jobs, actor := newEncoder(event, j), make([]queue.Job, len(to)), actorMark(j.Actor)
 	for i, r := range to {
-		jobs[i] = queue.Job{
-			ID: events.NotificationJob(event, r.Device.Token), Shard: q.Route(r.Device.Token), Group: events.GroupOf(event, r.Device.PlatformOf()), Type: actor,
-			Guard: devices.GuardName(r.Device.Token), Payload: enc.message(r.User, r.Device),
-		}
+		jobs[i] = events.JobFor(q, event, r.Device)
+		jobs[i].Type, jobs[i].Guard, jobs[i].Payload = actor, devices.GuardName(r.Device.Token), enc.message(r.User, r.Device)
 	}
 	return jobs
 }

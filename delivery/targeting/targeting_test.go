@@ -16,6 +16,7 @@ import (
 	"fanfare/delivery"
 	"fanfare/delivery/apns/apnstest"
 	"fanfare/delivery/targeting"
+	"fanfare/store/devices"
 	"fanfare/store/events"
 	"fanfare/store/events/render"
 	"fanfare/store/queue"
@@ -263,23 +264,48 @@ func TestP9_PartsThatComeLateAreThoseThatWereSent(t *testing.T) {
 	})
 }
 
-// TestP9_AnEmptyAudienceEndsAfterWhatWasStored: a process stored an event's notification and died.
-// When another process takes the event over, the audience is empty. The event is done only when the
-// stored notification is.
-func TestP9_AnEmptyAudienceEndsAfterWhatWasStored(t *testing.T) {
+// TestP9_WhoWasStoredIsNotSuppressed: a process stored an event's notification and died. When another process
+// takes the event over, the user gets nothing any more. The event is done only when the stored notification is, and
+// the user is counted with it alone. Only a user whose device is gone counts as no_device as well.
+func TestP9_WhoWasStoredIsNotSuppressed(t *testing.T) {
 	t.Parallel()
-	p := setup(t, options{idle: true})
-	p.mustDevice("bob", 1)
-	id := p.mustPost(hello("bob"))
-	release := p.mustHold()
-	if _, err := p.first.queueOfNotes.Enqueue(t.Context(), p.note(id, "bob", token(1))); err != nil {
-		t.Fatal(err)
+	want, none := counts{1, 1, 1, 0, 0}, api.SuppressedCounts{}
+	for name, c := range map[string]struct {
+		change     func(context.Context, *devices.Store) error
+		want       counts
+		suppressed api.SuppressedCounts
+	}{
+		"OptedOut": {func(ctx context.Context, d *devices.Store) error { return d.PutOptOut(ctx, "bob", "hello") }, want, none},
+		"Muted": {func(ctx context.Context, d *devices.Store) error {
+			return d.PutMute(ctx, "bob", "song", &api.MuteRequest{})
+		}, want, none},
+		"NoDevice": {func(ctx context.Context, d *devices.Store) error { return d.DeleteDevice(ctx, "bob", token(1)) },
+			counts{1, 1, 0, 1, 0}, api.SuppressedCounts{NoDevice: 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := setup(t, options{idle: true})
+			p.mustDevice("bob", 1)
+			r := hello("bob")
+			r.Object = "song"
+			id := p.mustPost(r)
+			release := p.mustHold()
+			job := &events.Job{Type: "hello", Object: "song", AcceptedAt: time.Now().UnixMilli(), Push: render.Push{
+				Payload: json.RawMessage(`{"aps":{"alert":"x"}}`), PushType: api.PushAlert, Priority: 10,
+			}}
+			_, err := p.first.queueOfNotes.Enqueue(t.Context(),
+				delivery.Jobs(p.first.queueOfNotes, id, job, []delivery.Recipient{{User: "bob", Device: p.device("bob", 1)}})...)
+			storetest.Must(t, err)
+			storetest.Must(t, c.change(t.Context(), p.first.devices))
+			release()
+			p.first.start()
+			got := p.mustEndTrue(id, c.want)
+			p.mustCounts(got, c.want)
+			if got.Suppressed != c.suppressed {
+				t.Errorf("suppressed %+v, want %+v", got.Suppressed, c.suppressed)
+			}
+		})
 	}
-	storetest.Must(t, p.first.devices.PutOptOut(t.Context(), "bob", "hello"))
-	release()
-	p.first.start()
-	want := counts{1, 1, 1, 0, 0}
-	p.mustCounts(p.mustEndTrue(id, want), want)
 }
 
 // mustEndTrue waits until an event is done. It compares every report in between with the previous

@@ -36,6 +36,7 @@ func (t *Targeting) resolve(ctx context.Context, pages []*page, fromCache bool) 
 	if fromCache {
 		pages, forSQL = t.divide(pages)
 	}
+	t.recallStored(ctx, pages)
 	var stored []*page
 	for _, p := range pages {
 		t.choose(p)
@@ -148,6 +149,35 @@ func (t *Targeting) recall(ctx context.Context, pages []*page) []*page {
 		pages = slices.DeleteFunc(slices.Clone(pages), func(p *page) bool { return slices.Contains(again, p) })
 	}
 	return pages
+}
+
+// recallStored notes, as reached, users who are left out by now although an earlier owner of the event has stored a
+// notification to a device that they still have: it is counted, so the user must not be counted as suppressed too.
+// If that cannot be read, these users are missed.
+func (t *Targeting) recallStored(ctx context.Context, pages []*page) {
+	var jobs []queue.Job
+	var note []func(stored bool, err error) // for each job
+	for _, p := range pages {
+		if p.reached == nil { // it had no earlier owner
+			continue
+		}
+		for i, user := range p.others {
+			target := &p.targets[i]
+			if !target.OptedOut && !target.Muted && !target.Marked {
+				continue
+			}
+			for d := range target.Devices {
+				jobs = append(jobs, events.JobFor(t.o.Notifications, p.event(), &target.Devices[d]))
+				note = append(note, func(stored bool, err error) {
+					p.reached[user], target.Err = p.reached[user] || stored, err
+				})
+			}
+		}
+	}
+	found, err := t.o.Notifications.Find(ctx, jobs...)
+	for n := range note {
+		note[n](err == nil && found[n].Standing != queue.StandingUnknown, err)
+	}
 }
 
 // sendAtOnce hands an event to Delivery, which sends it in one hop, if the event has few devices

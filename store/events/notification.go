@@ -4,6 +4,9 @@ import (
 	"encoding/base64"
 
 	"github.com/google/uuid"
+
+	"fanfare/api"
+	"fanfare/store/queue"
 )
 
 // notificationSpace is the name space of notification ids. It must never change, because the same
@@ -19,6 +22,11 @@ func NotificationID(event, token string) string { return notificationUUID(event,
 func NotificationJob(event, token string) string {
 	id := notificationUUID(event, token)
 	return base64.RawURLEncoding.EncodeToString(id[:])
+}
+
+// JobFor names the job of an event's notification to a device in the queue q: its ID, Shard and Group.
+func JobFor(q *queue.Queue, event string, d *api.Device) queue.Job {
+	return queue.Job{ID: NotificationJob(event, d.Token), Shard: q.Route(d.Token), Group: GroupOf(event, d.PlatformOf())}
 }
 
 func notificationUUID(event, token string) uuid.UUID {

@@ -32,7 +32,7 @@ func (s *Store) UserEvent(ctx context.Context, id string, u *UserNow) (*api.User
 	for i := range devices {
 		d := &devices[i]
 		ids[i] = NotificationID(id, d.Token)
-		jobs[i] = queue.Job{ID: NotificationJob(id, d.Token), Shard: s.o.Notifications.Route(d.Token), Group: GroupOf(id, d.PlatformOf())}
+		jobs[i] = JobFor(s.o.Notifications, id, d)
 	}
 	found, err := s.o.Notifications.Find(ctx, jobs...)
 	if err != nil {
