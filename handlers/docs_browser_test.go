@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +16,8 @@ import (
 	"fanfare/api"
 
 	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/css"
+	"github.com/chromedp/cdproto/dom"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
@@ -78,7 +81,9 @@ func startBrowser(t *testing.T, home string) (*browser, error) {
 	if err := chromedp.Listen(ctx, b.note); err != nil {
 		return nil, err
 	}
-	return b, chromedp.Do(ctx, enable(network.Enable, network.EnableParams{}), enable(log.Enable, cdp.Empty{}), enable(runtime.Enable, cdp.Empty{}))
+	// Nothing here uses chromedp's copy of the page's elements, which costs more time than the page itself.
+	return b, chromedp.Do(ctx, enable(network.Enable, network.EnableParams{}), enable(log.Enable, cdp.Empty{}), enable(runtime.Enable, cdp.Empty{}),
+		enable(css.Disable, cdp.Empty{}), enable(dom.Disable, cdp.Empty{}))
 }
 
 // enable asks the browser for a kind of events.
@@ -115,25 +120,48 @@ func (b *browser) note(event any) {
 	}
 }
 
-// click waits for the element of a selector and clicks on it.
+// on waits until a reader sees the first element of a selector, and evaluates an expression with the element e
+// at that moment: a page that changes all the time does not come in between.
+func (b *browser) on(t *testing.T, selector, expression string) (text string) {
+	t.Helper()
+	storetest.Eventually(t, 5*time.Minute, "the page shows "+selector, func() bool {
+		got, err := chromedp.Run(b.ctx, chromedp.Evaluate[*string](`(() => {
+			const e = document.querySelector(`+strconv.Quote(selector)+`)
+			return e?.checkVisibility({visibilityProperty: true}) ? String(`+expression+`) : null
+		})()`))
+		if err != nil || got == nil { // the page may be another one at any moment
+			return false
+		}
+		text = *got
+		return true
+	})
+	return text
+}
+
+// click clicks on the element of a selector.
 func (b *browser) click(t *testing.T, selector string) {
 	t.Helper()
-	b.wants(t, "click "+selector, chromedp.Do(b.ctx, chromedp.WaitVisible(chromedp.CSS(selector)), chromedp.Click(chromedp.CSS(selector))))
+	b.on(t, selector, "e.click()")
 }
 
-// text waits for the element of a selector and reads its text.
+// write types a text into the field of a selector.
+func (b *browser) write(t *testing.T, selector, text string) {
+	t.Helper()
+	b.on(t, selector, "e.focus()")
+	b.wants(t, "type into "+selector, chromedp.Do(b.ctx, chromedp.KeyEvent(text)))
+}
+
+// text reads the text of the element of a selector.
 func (b *browser) text(t *testing.T, selector string) string {
 	t.Helper()
-	b.wants(t, "see "+selector, chromedp.Do(b.ctx, chromedp.WaitVisible(chromedp.CSS(selector))))
-	text, err := chromedp.Run(b.ctx, chromedp.TextContent(chromedp.CSS(selector)))
-	b.wants(t, "read "+selector, err)
-	return strings.TrimSpace(text)
+	return strings.TrimSpace(b.on(t, selector, "e.textContent"))
 }
 
-// open goes to the page and waits until it shows operations.
-func (b *browser) open(t *testing.T, url string) {
+// open goes to a page and waits until it shows the element of a selector.
+func (b *browser) open(t *testing.T, url, selector string) {
 	t.Helper()
-	b.wants(t, "open the page", chromedp.Do(b.ctx, chromedp.Navigate(url), chromedp.WaitVisible(chromedp.CSS(".opblock"))))
+	b.wants(t, "open "+url, chromedp.Do(b.ctx, chromedp.Navigate(url)))
+	b.text(t, selector)
 }
 
 func (b *browser) wants(t *testing.T, what string, err error) {
@@ -169,7 +197,7 @@ func TestDocsInABrowser(t *testing.T) {
 	w.workChats()
 	b := mustBrowser(t, w.url)
 	b.prefers(t, "light")
-	b.open(t, w.url+"/docs/")
+	b.open(t, w.url+"/docs/", ".opblock")
 	t.Run("it is readable in light and dark, as the reader prefers", func(t *testing.T) {
 		b.execute(t, "#operations-push-listEventTypes")
 		b.readable(t, func(background float64) bool { return background > 0.7 })
@@ -209,8 +237,7 @@ func TestDocsInABrowser(t *testing.T) {
 func (b *browser) authorize(t *testing.T, key string) {
 	t.Helper()
 	b.click(t, ".auth-wrapper .authorize")
-	input := chromedp.CSS(".auth-container input")
-	b.wants(t, "type the key", chromedp.Do(b.ctx, chromedp.WaitVisible(input), chromedp.SendKeys(input, key)))
+	b.write(t, ".auth-container input", key)
 	b.click(t, ".auth-btn-wrapper .authorize")
 	b.click(t, ".auth-btn-wrapper .btn-done")
 }

@@ -111,9 +111,9 @@ func TestW16_TheExamplePage(t *testing.T) {
 		}
 	}))
 	b.preparePush(t, subscription)
-	b.wants(t, "open the page", chromedp.Do(b.ctx, chromedp.Navigate(site+"/docs/webpush/")))
+	b.open(t, site+"/docs/webpush/", "#user")
 	for id, value := range map[string]string{"#user": "bob", "#topic": "shop", "#token": "a-token"} {
-		b.wants(t, "type", chromedp.Do(b.ctx, chromedp.WaitVisible(chromedp.CSS(id)), chromedp.SendKeys(chromedp.CSS(id), value)))
+		b.write(t, id, value)
 	}
 	for n, replaces := range []string{"", `"replaces":"` + token + `",`} { // the second time it knows the first one
 		b.click(t, "#subscribe")
