@@ -42,7 +42,7 @@ func TestOneFailingDoesNotSlowTheOthers(t *testing.T) {
 			t.Parallel()
 			seen := &arrivals{at: map[string]time.Time{}}
 			apns := apnstest.Start(t, apnstest.Options{CountsOnly: true, OnRequest: seen.note})
-			p := mustServe(t, t.TempDir(), append(apns.Env(), "FANFARE_REDIS_URL="+storetest.Redis(t).URL(), "FANFARE_DATABASE_URL="+storetest.MySQL(t), "FANFARE_LOG_LEVEL=error")...)
+			p := mustServeMany(t, 1, append(apns.Env(), "FANFARE_REDIS_URL="+storetest.Redis(t).URL(), "FANFARE_DATABASE_URL="+storetest.MySQL(t), "FANFARE_LOG_LEVEL=error")...)[0]
 			for i := range trouble.users {
 				p.mustRegisterFor(fmt.Sprintf("user-%d", i), "com.example.broken", 1000+i)
 			}

@@ -16,23 +16,44 @@ import (
 	"fanfare/store/storetest"
 )
 
+// translated are the requests to another platform as a ledger of APNs. A ledger is read again and again, and
+// each request is translated once.
+type translated struct {
+	list  []apnstest.Request
+	conns map[string]int
+}
+
+// add adds a request, without the time of its answer.
+func (l *translated) add(e exchangetest.Entry, token, id string, payload []byte) {
+	if l.conns == nil {
+		l.conns = map[string]int{}
+	}
+	if l.conns[e.Conn] == 0 {
+		l.conns[e.Conn] = len(l.conns) + 1
+	}
+	l.list = append(l.list, apnstest.Request{Token: token, ID: id, Payload: payload, Connection: l.conns[e.Conn], At: e.At})
+}
+
 // fcmLedger shows what FCM got as if it were a ledger of APNs: the tag in place of the apns-id, and the n-th
 // device of FCM in place of the n-th of APNs.
-type fcmLedger struct{ *fcmtest.Server }
+type fcmLedger struct {
+	*fcmtest.Server
+	translated
+}
 
-func (l fcmLedger) Requests() (list []apnstest.Request) {
-	conns := map[string]int{}
-	for _, r := range l.Server.Requests() {
-		if conns[r.Conn] == 0 {
-			conns[r.Conn] = len(conns) + 1
-		}
+func (l *fcmLedger) Requests() []apnstest.Request {
+	all := l.Server.Requests()
+	for _, r := range all[len(l.list):] {
 		n, shown := 0, struct{ Tag string }{}
 		_, _ = fmt.Sscanf(r.Message.Token, "cToken-%d_", &n)
 		_ = json.Unmarshal(r.Message.Android.Notification, &shown)
 		payload, _ := json.Marshal(map[string]string{"event_id": r.Message.Data["event_id"]})
-		list = append(list, apnstest.Request{Token: deviceToken(n), ID: shown.Tag, Payload: payload, Connection: conns[r.Conn], At: r.At, Answered: r.Answered})
+		l.add(r.Entry, deviceToken(n), shown.Tag, payload)
 	}
-	return list
+	for i, r := range all {
+		l.list[i].Answered = r.Answered
+	}
+	return l.list
 }
 
 // everywhere are stand-ins for all platforms, and browsers.
@@ -60,19 +81,22 @@ func (e *everywhere) vars() []string {
 }
 
 // webLedger shows what the browsers' push service got as if it were a ledger of APNs.
-type webLedger struct{ *everywhere }
+type webLedger struct {
+	*everywhere
+	translated
+}
 
-func (l webLedger) Requests() (list []apnstest.Request) {
-	conns := map[string]int{}
-	for _, r := range l.web.Requests() {
-		if conns[r.Conn] == 0 {
-			conns[r.Conn] = len(conns) + 1
-		}
+func (l *webLedger) Requests() []apnstest.Request {
+	all := l.web.Requests()
+	for _, r := range all[len(l.list):] {
 		var shown struct{ Tag string }
 		_ = json.Unmarshal(r.Payload, &shown)
-		list = append(list, apnstest.Request{Token: deviceToken(l.number[r.Browser]), ID: shown.Tag, Payload: r.Payload, Connection: conns[r.Conn], At: r.At, Answered: r.Answered})
+		l.add(r.Entry, deviceToken(l.number[r.Browser]), shown.Tag, r.Payload)
 	}
-	return list
+	for i, r := range all {
+		l.list[i].Answered = r.Answered
+	}
+	return l.list
 }
 
 // mustRegister registers a device of each platform for each of user-0...n-1.
@@ -141,7 +165,7 @@ func TestW17_KilledEverySecondOnAllPlatforms(t *testing.T) {
 	if err := <-posts.done; err != nil {
 		t.Fatal(err)
 	}
-	for name, l := range map[string]ledger{"APNs": a.apns, "FCM": fcmLedger{a.fcm}, "Web Push": webLedger{a}} {
+	for name, l := range map[string]ledger{"APNs": a.apns, "FCM": &fcmLedger{Server: a.fcm}, "Web Push": &webLedger{everywhere: a}} {
 		t.Logf("%s: %d events, %d kills, %d repeats, all in the unknown window", name, n, len(f.faults), posts.checkLedger(t, l, f.faults...))
 	}
 	if no := slices.Concat(a.fcm.Refused(), a.web.Refused()); len(no) > 0 {
@@ -184,7 +208,7 @@ func TestW17_APlatformHoldsUpNoOther(t *testing.T) {
 				t.Fatal(err)
 			}
 			posts.awaitAll(t, a.apns) // FCM has taken nothing yet that it answered
-			posts.awaitAll(t, webLedger{a})
+			posts.awaitAll(t, &webLedger{everywhere: a})
 			well.Store(true)
 			storetest.Eventually(t, 3*time.Minute, "FCM gets everything", func() bool {
 				got := map[string]bool{}
