@@ -195,7 +195,7 @@ func TestP6_AfterOneFailureTheRestIsNotRead(t *testing.T) {
 // wait for SQL at a time, lead to one request each.
 func TestA15_UsersWhoAreNotCachedAreSentToOnce(t *testing.T) {
 	t.Parallel()
-	const many, batch = 3000, 100
+	many, batch := storetest.Sized(3000, 1500), 100
 	p := setup(t, options{apns: apnstest.Options{CountsOnly: true, TrackIDs: true}, target: func(o *targeting.Options) { o.InFlight = 400 }})
 	p.mustManyDevices(many)
 	users := fans(many)
