@@ -56,7 +56,7 @@ for n = 1, requests do
   if record and record.old then
     at = skip(at, jobs)
   else
-    at = store(at, jobs, call.ms, call.claim.stored, out)
+    at = store(at, jobs, call.ms, call.claim.stored, out) -- part_enqueue.lua
     if record then redis.call('SET', record.key, record.digest .. record.answer, 'PX', record.ttl) end
   end
   plain = plain and #out == 1 and out[1] == 1
@@ -64,4 +64,5 @@ for n = 1, requests do
 end
 save_groups(group_ttl)
 save_reports(report_ttl + furthest.ms, note_part)
+-- finish_call (part_call.lua) claims the next jobs.
 return finish_call(call, alive, plain and '' or cjson.encode(answers))

@@ -14,7 +14,7 @@
 -- @include lua/part_shard.lua
 -- @include lua/part_text.lua
 -- @include lua/part_stream.lua
--- @include lua/part_parked.lua
+-- @include lua/part_parked_bytes.lua
 -- @include lua/part_later.lua
 -- @include lua/part_write.lua
 -- @include lua/part_tombstone.lua
@@ -64,10 +64,10 @@ local function finish(o)
       redis.call('APPEND', key, o.park)
       touch(key, limits.retention, true)
     end
-    close(e, 'D' .. o.park, o.label, limits.retention)
+    close(e, 'D' .. o.park, o.label, limits.retention) -- part_end.lua
     return 1
   end
-  local status, parked = move(o, e, limits)
+  local status, parked = move(o, e, limits) -- part_moves.lua
   call.parked = parked or call.parked
   return status
 end

@@ -11,7 +11,7 @@
 -- @include lua/part_stream.lua
 -- @include lua/part_admit.lua
 -- @include lua/part_later.lua
--- @include lua/part_parked.lua
+-- @include lua/part_parked_bytes.lua
 local where, eid, text, payload = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local letter, name, ms, bytes = string.sub(where, 1, 1), string.sub(where, 3), math.floor(now_us() / 1000), -1
 local e = parse(text)

@@ -7,7 +7,7 @@
 -- @include lua/part_text.lua
 -- @include lua/part_stream.lua
 -- @include lua/part_admit.lua
--- @include lua/part_parked.lua
+-- @include lua/part_parked_bytes.lua
 local name, ms, bytes = ARGV[1], math.floor(now_us() / 1000), -1
 local parked = P .. 'parked:' .. name
 local moved = redis.call('XRANGE', parked, '-', '+', 'COUNT', math.min(tonumber(ARGV[2]), 100))
