@@ -60,8 +60,8 @@ func (p *page) begun() bool { return p.job.Cursor != "" || len(p.job.Missed) > 0
 // large tells whether the page belongs to an audience of many pages.
 func (p *page) large() bool { return !p.part() && (p.job.Cursor != "" || p.job.Audience.Pages > 0) }
 
-// named tells whether SQL is asked for the page's users.
-func (p *page) named() bool {
+// inSQL tells whether SQL is asked for the page's users.
+func (p *page) inSQL() bool {
 	return p.job.Audience.InSQL() && len(p.job.Missed) == 0 && !p.part()
 }
 
@@ -72,10 +72,10 @@ func (t *Targeting) readPage(ctx context.Context, p *page) (users []string, next
 	}
 	a := &p.job.Audience
 	switch {
-	case len(a.Named()) > 0:
-		return a.Named(), "", nil
+	case len(a.Listed()) > 0:
+		return a.Listed(), "", nil
 	case a.Kind() != events.KindUsers:
-		return t.readNamed(ctx, p)
+		return t.askPager(ctx, p)
 	}
 	index, err := strconv.Atoi("0" + p.job.Cursor)
 	if err != nil {
@@ -88,8 +88,8 @@ func (t *Targeting) readPage(ctx context.Context, p *page) (users []string, next
 	return events.SplitPage(item), next, err
 }
 
-// readNamed reads a page of an audience that does not name its users.
-func (t *Targeting) readNamed(ctx context.Context, p *page) ([]string, string, error) {
+// askPager reads a page of an audience that does not list its users.
+func (t *Targeting) askPager(ctx context.Context, p *page) ([]string, string, error) {
 	a := &p.job.Audience
 	pager := t.o.Pagers[a.Kind()]
 	if pager == nil {

@@ -111,7 +111,7 @@ func (t *Targeting) notice(c *queue.Claimed) {
 		return
 	}
 	if p := open(c); p != nil {
-		t.takeTurn(p, p.job.Audience.Named())
+		t.takeTurn(p, p.job.Audience.Listed())
 		c.Value = p
 	}
 }
@@ -130,12 +130,12 @@ const mostPages = 4
 // target works on a batch. Events that need no SQL go first; those that do are left to the
 // goroutine that asks SQL for their shard, so that a hanging SQL holds up no other event.
 func (t *Targeting) target(ctx context.Context, batch []*queue.Claimed) {
-	var pages, named []*page
+	var pages, inSQL []*page
 	for _, c := range batch {
 		switch p := open(c); {
 		case p == nil:
-		case p.named():
-			named = append(named, p)
+		case p.inSQL():
+			inSQL = append(inSQL, p)
 		default:
 			pages = append(pages, p)
 		}
@@ -144,7 +144,7 @@ func (t *Targeting) target(ctx context.Context, batch []*queue.Claimed) {
 	for _, p := range pages {
 		t.turns.end(p)
 	}
-	t.leaveToSQL(ctx, batch[0].Shard, append(forSQL, named...))
+	t.leaveToSQL(ctx, batch[0].Shard, append(forSQL, inSQL...))
 }
 
 // work reads the audiences of pages and targets them: small ones together, then large ones
@@ -161,7 +161,7 @@ func (t *Targeting) work(ctx context.Context, pages []*page, fromCache bool) (fo
 		forSQL, small, users = append(forSQL, left...), nil, 0
 	}
 	for _, p := range pages {
-		if p.named() && slices.ContainsFunc(small, func(s *page) bool { return !s.named() }) {
+		if p.inSQL() && slices.ContainsFunc(small, func(s *page) bool { return !s.inSQL() }) {
 			resolve() // before more audiences are read, which may take long
 		}
 		switch {
@@ -171,7 +171,7 @@ func (t *Targeting) work(ctx context.Context, pages []*page, fromCache bool) (fo
 		case p.large():
 			large = append(large, p)
 		case !t.read(ctx, p):
-			if p.named() && delivery.Passing(p.err) {
+			if p.inSQL() && delivery.Passing(p.err) {
 				away = p.err
 			}
 		case t.splits(ctx, p):
@@ -235,11 +235,11 @@ func (t *Targeting) nextPages(ctx context.Context, large []*page, away error) {
 		switch {
 		case n >= mostPages:
 			t.wait(p, t.o.PageDelay, "others' pages go first")
-		case p.named() && p.users == nil && away != nil:
+		case p.inSQL() && p.users == nil && away != nil:
 			t.postpone(p, "sql_away", away)
 		default:
 			t.nextPage(ctx, p)
-			if p.named() && p.users == nil && delivery.Passing(p.err) {
+			if p.inSQL() && p.users == nil && delivery.Passing(p.err) {
 				away = p.err
 			}
 		}
@@ -268,7 +268,7 @@ func (t *Targeting) splits(ctx context.Context, p *page) bool {
 // madeWhole tells whether a process stored or sent notifications of the event itself rather than
 // of its parts.
 func (t *Targeting) madeWhole(ctx context.Context, p *page) (bool, error) {
-	made, err := events.Stored(ctx, t.o.Notifications, p.c.ID)
+	made, err := events.StoredCounts(ctx, t.o.Notifications, p.c.ID)
 	if err != nil || slices.ContainsFunc(made[0], func(counts map[string]int64) bool { return len(counts) > 0 }) {
 		return err == nil, err
 	}

@@ -94,8 +94,8 @@ type OneDevice struct {
 	Token string `json:"token"`
 }
 
-// Named lists the users whose names are in the job itself.
-func (a *Audience) Named() []string {
+// Listed are the users whose names are in the job itself.
+func (a *Audience) Listed() []string {
 	if a.Device != nil {
 		return []string{a.Device.User}
 	}

@@ -1,12 +1,10 @@
 package events
 
 import (
-	"context"
 	"slices"
 	"strings"
 
 	"fanfare/api"
-	"fanfare/store/queue"
 )
 
 // OtherPlatforms are the platforms whose notifications are counted beside those of all platforms (W7). What
@@ -32,12 +30,6 @@ func GroupOf(event string, p api.Platform) string {
 func EventOfGroup(group string) string {
 	event, _, _ := strings.Cut(group, platformMark)
 	return event
-}
-
-// Stored reads the counters of the notifications of events that became jobs of the queue of notifications:
-// for each event those of APNs, and of each of the OtherPlatforms.
-func Stored(ctx context.Context, notifications *queue.Queue, events ...string) ([][]map[string]int64, error) {
-	return notifications.GroupsOf(ctx, events, groupEndings[:]...)
 }
 
 // MarkOf is the mark of a notification that ended on a platform under this label.

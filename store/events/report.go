@@ -83,7 +83,7 @@ func (s *Store) wholes(ctx context.Context, read []queue.Reported) ([]whole, err
 			e.state = stateTargeting
 		}
 	}
-	stored, err := Stored(ctx, s.o.Notifications, open.ids(read)...)
+	stored, err := StoredCounts(ctx, s.o.Notifications, open.ids(read)...)
 	if err != nil {
 		return nil, err
 	}
@@ -91,6 +91,12 @@ func (s *Store) wholes(ctx context.Context, read []queue.Reported) ([]whole, err
 		all[i].sent = stored[n]
 	}
 	return all, nil
+}
+
+// StoredCounts reads the counters of the notifications of events that became jobs of the queue of notifications:
+// for each event those of APNs, and of each of the OtherPlatforms.
+func StoredCounts(ctx context.Context, notifications *queue.Queue, events ...string) ([][]map[string]int64, error) {
+	return notifications.GroupsOf(ctx, events, groupEndings[:]...)
 }
 
 // queuedReport is the report of an event of which nothing was begun yet.
