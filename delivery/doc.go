@@ -5,6 +5,6 @@
 // its token have ended (chain.go). Then it is checked and given to a transport.Sender without
 // waiting for the answer (start.go) or, if something stands in the way, in a goroutine (send.go).
 // The answer becomes a result (send.go). It may also drop a device (device.go), make a device back
-// off (backoff.go) or pause an app (pause.go). A notification's platform decides which sender gets
-// it; today all notifications go to APNs (message.go).
+// off (backoff.go) or pause an app (pause.go). The device's platform decides which sender gets it
+// (message.go has the platform, and transport.Senders the senders).
 package delivery

@@ -12,8 +12,10 @@ import (
 
 	"fanfare/api"
 	"fanfare/delivery/transport"
+	"fanfare/store/devices"
 	"fanfare/store/events"
 	"fanfare/store/events/render"
+	"fanfare/store/queue"
 )
 
 // message is a notification in its queue entry. It has everything that sending needs, so that nothing
@@ -343,4 +345,17 @@ func (m *message) notification(id string, maySend func() bool) *transport.Notifi
 		n.Expiration = &at
 	}
 	return n
+}
+
+// Jobs makes an event's notifications for the queue q.
+func Jobs(q *queue.Queue, event string, j *events.Job, to []Recipient) []queue.Job {
+	if len(to) == 0 {
+		return nil
+	}
+	enc, jobs, actor := newEncoder(event, j), make([]queue.Job, len(to)), actorMark(j.Actor)
+	for i, r := range to {
+		jobs[i] = events.JobFor(q, event, r.Device)
+		jobs[i].Type, jobs[i].Guard, jobs[i].Payload = actor, devices.GuardName(r.Device.Token), enc.message(r.User, r.Device)
+	}
+	return jobs
 }

@@ -2,7 +2,6 @@ package delivery
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
@@ -143,19 +142,6 @@ func (d *Delivery) waitForWindow(ctx context.Context, e *OneHop, works []work, s
 	return true
 }
 
-// Jobs makes an event's notifications for the queue q.
-func Jobs(q *queue.Queue, event string, j *events.Job, to []Recipient) []queue.Job {
-	if len(to) == 0 {
-		return nil
-	}
-	enc, jobs, actor := newEncoder(event, j), make([]queue.Job, len(to)), actorMark(j.Actor)
-	for i, r := range to {
-		jobs[i] = events.JobFor(q, event, r.Device)
-		jobs[i].Type, jobs[i].Guard, jobs[i].Payload = actor, devices.GuardName(r.Device.Token), enc.message(r.User, r.Device)
-	}
-	return jobs
-}
-
 // end notes that a notification has ended, or was stored.
 func (e *OneHop) end(w *work, mark string) {
 	e.mu.Lock()
@@ -254,27 +240,4 @@ func (d *Delivery) store(ctx context.Context, w *work, r queue.Result) {
 		return
 	}
 	w.event.end(w, events.MarkStored)
-}
-
-// bury turns a notification that was refused with its event into a dead letter.
-func (d *Delivery) bury(ctx context.Context, w *work) {
-	r := queue.Result{Outcome: queue.Dead, Label: events.LabelFailed, Reason: w.m.Refused, Err: w.m.RefusedSaid}
-	w.m.Refused, w.m.RefusedSaid = "", "" // the dead letter may be tried again
-	r.Payload = w.m.encode()
-	d.finish(ctx, w, r)
-}
-
-// DeferOrRetry is the result of a job after an error. A dependency that is away uses no attempt;
-// an error of fanfare itself uses one.
-func DeferOrRetry(reason string, err error) queue.Result {
-	r := queue.Result{Outcome: queue.Retry, Reason: reason, Err: err.Error()}
-	if Passing(err) {
-		r.Outcome = queue.Defer
-	}
-	return r
-}
-
-// Passing tells whether an error means that a dependency is away or that there was no time to ask it.
-func Passing(err error) bool {
-	return api.Passing(err) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }

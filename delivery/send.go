@@ -29,7 +29,7 @@ const (
 	recheckLeast, recheckShare = time.Second, 16
 )
 
-// handle brings one claimed notification to a result.
+// handle brings one notification to a result.
 func (d *Delivery) handle(ctx context.Context, w *work) {
 	app := d.app(w.m)
 	if w.m.Refused != "" {
@@ -370,4 +370,27 @@ func plus(counts map[string]int64, name string, n int64) map[string]int64 {
 	}
 	counts[name] += n
 	return counts
+}
+
+// bury turns a notification that was refused with its event into a dead letter.
+func (d *Delivery) bury(ctx context.Context, w *work) {
+	r := queue.Result{Outcome: queue.Dead, Label: events.LabelFailed, Reason: w.m.Refused, Err: w.m.RefusedSaid}
+	w.m.Refused, w.m.RefusedSaid = "", "" // the dead letter may be tried again
+	r.Payload = w.m.encode()
+	d.finish(ctx, w, r)
+}
+
+// DeferOrRetry is the result of a job after an error. A dependency that is away uses no attempt;
+// an error of fanfare itself uses one.
+func DeferOrRetry(reason string, err error) queue.Result {
+	r := queue.Result{Outcome: queue.Retry, Reason: reason, Err: err.Error()}
+	if Passing(err) {
+		r.Outcome = queue.Defer
+	}
+	return r
+}
+
+// Passing tells whether an error means that a dependency is away or that there was no time to ask it.
+func Passing(err error) bool {
+	return api.Passing(err) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }

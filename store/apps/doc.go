@@ -1,5 +1,5 @@
-// Package apps records for the whole cluster which APNs apps (a topic in an environment) are
-// paused, and which process may probe a paused app.
+// Package apps records for the whole cluster which apps are paused (of APNs, that is a topic in
+// an environment), and which process may probe a paused app.
 //
 // Keys:
 //
