@@ -41,6 +41,10 @@ var (
 	// placeInText is the name of a file or a folder in a document's text, such as
 	// `store/queue` or `api/errors.go`.
 	placeInText = regexp.MustCompile("`(\\w[\\w.-]*(?:/[\\w.-]+)+/?)`")
+	// nameThenFile and fileThenName are what a document says is in a file: "`name` (`a/b.go`)",
+	// "`name` in `a/b.go`" and "`a/b.go`: `name`".
+	nameThenFile = regexp.MustCompile("`(\\w+)`\\s+(?:in\\s+|\\()`(\\w[\\w.-]*(?:/[\\w.-]+)+\\.(?:go|lua))`")
+	fileThenName = regexp.MustCompile("`(\\w[\\w.-]*(?:/[\\w.-]+)+\\.(?:go|lua))`: `(\\w+)`")
 )
 
 // mustFiles lists the files whose names end in one of the given ways, from the
@@ -241,6 +245,28 @@ func TestArchitectureNamesWhatIsThere(t *testing.T) {
 	}
 	if len(found) < 60 {
 		t.Errorf("only %d names were found", len(found))
+	}
+}
+
+// What ARCHITECTURE.md says is in a file is declared there.
+func TestArchitectureNamesAreInTheirFiles(t *testing.T) {
+	t.Parallel()
+	text, pairs := storetest.RepositoryFile(t, "ARCHITECTURE.md"), [][2]string{}
+	for _, match := range nameThenFile.FindAllStringSubmatch(text, -1) {
+		pairs = append(pairs, [2]string{match[1], match[2]})
+	}
+	for _, match := range fileThenName.FindAllStringSubmatch(text, -1) {
+		pairs = append(pairs, [2]string{match[2], match[1]})
+	}
+	for _, pair := range pairs {
+		// a function, a method, a type, a variable, a field, or a function of Lua
+		declared := regexp.MustCompile(`(?m)^(?:func (?:\([^)]*\) )?|local function |type |var |const |\t)` + pair[0] + `\b`)
+		if !declared.MatchString(storetest.RepositoryFile(t, pair[1])) {
+			t.Errorf("ARCHITECTURE.md says that %s is in %s, which does not declare it", pair[0], pair[1])
+		}
+	}
+	if len(pairs) < 40 {
+		t.Errorf("only %d names were found", len(pairs))
 	}
 }
 
