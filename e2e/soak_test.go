@@ -94,7 +94,7 @@ func TestSoak(t *testing.T) {
 func newSoak(t *testing.T) *soak {
 	t.Helper()
 	storetest.SkipShort(t, "the whole program")
-	s := &soak{t: t, seed: rand.Uint64(), length: time.Minute, counts: map[string]int{}}
+	s := &soak{t: t, seed: rand.Uint64(), length: 30 * time.Second, counts: map[string]int{}}
 	if text := os.Getenv("FANFARE_SOAK"); text != "" {
 		length, err := time.ParseDuration(text)
 		storetest.Must(t, err)

@@ -32,7 +32,7 @@ func TestModel(t *testing.T) {
 	t.Parallel()
 	t.Run("redis", func(t *testing.T) {
 		t.Parallel()
-		runModel(newWorld(t, storetest.Open(t, storetest.Redis(t).URL()), modelOptions), 2000)
+		runModel(newWorld(t, storetest.Open(t, storetest.Redis(t).URL()), modelOptions), storetest.Sized(2000, 800))
 	})
 	t.Run("embedded", func(t *testing.T) {
 		t.Parallel()
