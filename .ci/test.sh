@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Vets and tests everything against real servers, and leaves nothing behind but
-# packages. Usage: .ci/test.sh [arguments for go test, after -race ./...]
+# packages. Usage: .ci/test.sh [further arguments for go test]
 #
 # Installs what is missing (on Debian and its kin), starts one private MariaDB
 # on loopback for all packages (each test makes a database of its own; Redis
@@ -189,6 +189,20 @@ step() {
 	[ "$status" = 0 ] || exit "$status"
 }
 
+# run_tests tests all packages, also when some fail. Those that take longest begin first, and beside
+# them those that mostly wait. The tests of the whole program follow, alone. Their processes have the
+# race detector, unless a test says otherwise. The tests themselves have none: they do not have the
+# code under test, and so they share what is compiled with the program as it is shipped.
+run_tests() {
+	local others failed=0
+	others=$(go list ./... | grep -v '/e2e$')
+	# shellcheck disable=SC2086 # a list of words
+	go test -race -vet=off -p 2 -timeout 30m ./handlers ./store/queue ./delivery/targeting ./store/stock ./store/sales ./store/redisdb \
+		./store/contacts ./store/chat $others "$@" || failed=1
+	CGO_ENABLED=0 go test -trimpath -vet=off -timeout 30m -parallel $((2 * $(nproc) + 1)) ./e2e "$@" || failed=1
+	return $failed
+}
+
 main() {
 	command -v go >/dev/null || fail "Go is not installed (https://go.dev/dl)"
 	work=$(mktemp -d "$(scratch)/fanfare-test.XXXXXX")
@@ -208,9 +222,7 @@ main() {
 	# A test binary waits a second at its end for late reports of races otherwise, fifty times.
 	export GORACE=atexit_sleep_ms=100
 	step go vet -race ./... # what it compiles, the tests use, which need no part of it again
-	# Those that take longest begin first, and beside them those that mostly wait.
-	step go test -race -vet=off -p 2 -timeout 30m ./e2e ./handlers ./store/redisdb ./store/chat/live ./store/lock ./store/apikeys ./store/sales \
-		./delivery ./store/queue ./store/contacts ./store/stock ./... "$@"
+	step run_tests "$@"
 	say "passed"
 }
 

@@ -274,10 +274,10 @@ func TestFrozenPastTheLeaseSendsNothingAfter(t *testing.T) {
 	slow := apnstest.Options{Latency: 30 * time.Millisecond}
 	ours, theirs := apnstest.Start(t, slow), apnstest.Start(t, slow)
 	shared := quick("FANFARE_REDIS_URL="+storetest.Redis(t).URL(), "FANFARE_DATABASE_URL="+storetest.MySQL(t))
-	frozen := mustServe(t, t.TempDir(), append(shared, ours.Env()...)...)
+	frozen := mustServeMany(t, 1, append(shared, ours.Env()...)...)[0]
 	// This process can claim only a few jobs, so that there is work for the one that will be
 	// frozen.
-	other := mustServe(t, t.TempDir(), append(append(shared, theirs.Env()...), "FANFARE_MAX_IN_FLIGHT=150")...)
+	other := mustServeMany(t, 1, append(append(shared, theirs.Env()...), "FANFARE_MAX_IN_FLIGHT=150")...)[0]
 	other.mustRegister(n)
 	posts := &poster{n: n, batch: 50, servers: func() []*program { return []*program{other} }}
 	posts.start()
