@@ -205,7 +205,7 @@ func parse(text string) entry {
 
 func TestDifferential(t *testing.T) {
 	t.Parallel()
-	n := storetest.Sized(10_000, 1500)
+	n := storetest.Sized(10_000, 3000)
 	o := Options{Max: 12, Min: 4, Page: 7, JobPages: 2, InlinePages: 20}
 	relay := record.RelayOptions{Every: 200 * time.Millisecond, Age: 500 * time.Millisecond}
 	t.Run("redis+mysql,WorkersKilled", func(t *testing.T) {
@@ -219,7 +219,7 @@ func TestDifferential(t *testing.T) {
 		storetest.SkipShort(t, "many seconds")
 		w := setup(t, "embedded", storetest.SQLite(t), o)
 		w.relay = relay
-		w.differ(t, n/3, func() (stop func()) { return w.stopWorkers(t) })
+		w.differ(t, n/5, func() (stop func()) { return w.stopWorkers(t) })
 	})
 }
 
