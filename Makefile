@@ -16,7 +16,7 @@ SEED ?=
 FAULTS = ^Test(AMasterAndItsReplicaStayAway|WritesAreBackWithTheReplica|SQLOrAPNsStaysAway|AFullRedisDrainsWhenAPNsHeals|FaultsOfLinks)$$
 CLOCKS = ^TestClocksThatAreWrong$$
 CAPACITY = ^Test(BacklogDrains|OneUserEventDuringAFanOut|RedisNearMaxmemory|HostileClients|IdleStreamsMemory|MemoryOfAOneDeviceEvent)$$
-COMPILED = CGO_ENABLED=0 GOFLAGS="$(GOFLAGS) -gcflags=modernc.org/...=-race=false -gcflags=github.com/yuin/gopher-lua/...=-race=false"
+COMPILED = GOFLAGS="$(GOFLAGS) -gcflags=modernc.org/...=-race=false -gcflags=github.com/yuin/gopher-lua/...=-race=false"
 
 .DEFAULT_GOAL := help
 .PHONY: help build release quick test full capacity clocks faults faults-short soak fuzz bench bench-growth bench-against lint size openapi clients
@@ -56,17 +56,17 @@ capacity: ## measure memory, backlogs and hostile clients (a minute or two)
 	go test -count=1 -p 1 -parallel 1 -run '$(CAPACITY)' ./store/queue ./e2e $(ARGS)
 
 clocks: ## try servers whose clocks are wrong, which compiles everything anew (minutes)
-	FANFARE_TEST_FULL=1 $(COMPILED) go test -trimpath -count=1 -run '$(CLOCKS)' ./e2e $(ARGS)
+	FANFARE_TEST_FULL=1 $(COMPILED) go test -race -count=1 -run '$(CLOCKS)' ./e2e $(ARGS)
 
 soak: ## mixed traffic and random faults for MINUTES (5), then a check that nothing was lost or sent twice; SEED=n repeats the faults
 	FANFARE_SOAK=$(MINUTES)m FANFARE_SOAK_SEED=$(SEED) FANFARE_SOAK_RESULTS=$(CURDIR)/bench/RESULTS.md \
 		go test -count=1 -timeout 0 -v -run '^TestSoak$$' ./e2e $(ARGS)
 
 faults: ## try faults that last, and all that come in pairs, at full length (an hour)
-	FANFARE_TEST_FULL=1 $(COMPILED) go test -trimpath -count=1 -timeout 2h -run '$(FAULTS)' ./e2e $(ARGS)
+	FANFARE_TEST_FULL=1 $(COMPILED) go test -race -count=1 -timeout 2h -run '$(FAULTS)' ./e2e $(ARGS)
 
 faults-short: ## the same for as long as leases and deadlines take, and some of the pairs (minutes)
-	FANFARE_TEST_FAULTS=short $(COMPILED) go test -trimpath -count=1 -timeout 30m -run '$(FAULTS)' ./e2e $(ARGS)
+	FANFARE_TEST_FAULTS=short $(COMPILED) go test -race -count=1 -timeout 30m -run '$(FAULTS)' ./e2e $(ARGS)
 
 fuzz: ## let the fuzz tests look for new cases, FUZZTIME (20000x) each
 	./.ci/fuzz.sh $(ARGS)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Vets and tests everything against real servers, and leaves nothing behind but
-# packages. Usage: .ci/test.sh [further arguments for go test]
+# packages. Usage: .ci/test.sh [arguments for go test, after -race]
 #
 # Installs what is missing (on Debian and its kin), starts one private MariaDB
 # on loopback for all packages (each test makes a database of its own; Redis
@@ -190,16 +190,15 @@ step() {
 }
 
 # run_tests tests all packages, also when some fail. Those that take longest begin first, and beside
-# them those that mostly wait. The tests of the whole program follow, alone. Their processes have the
-# race detector, unless a test says otherwise. The tests themselves have none: they do not have the
-# code under test, and so they share what is compiled with the program as it is shipped.
+# them those that mostly wait. The tests of the whole program follow, alone, because they start
+# processes of their own; more of them run at once, because most of them wait most of the time.
 run_tests() {
 	local others failed=0
 	others=$(go list ./... | grep -v '/e2e$')
 	# shellcheck disable=SC2086 # a list of words
 	go test -race -vet=off -p 2 -timeout 30m ./handlers ./store/queue ./delivery/targeting ./store/stock ./store/sales ./store/redisdb \
 		./store/contacts ./store/chat $others "$@" || failed=1
-	CGO_ENABLED=0 go test -trimpath -vet=off -timeout 30m -parallel $((2 * $(nproc) + 1)) ./e2e "$@" || failed=1
+	go test -race -vet=off -timeout 30m -parallel $((2 * $(nproc))) ./e2e "$@" || failed=1
 	return $failed
 }
 
