@@ -23,8 +23,8 @@ func (a *app) listApps(ctx context.Context) ([]api.App, error) {
 		return nil, err
 	}
 	names := map[string]bool{}
-	for _, known := range a.sender.Apps() {
-		names[known.App] = true
+	for name := range a.sender.Apps() {
+		names[name] = true
 	}
 	for name := range states {
 		names[name] = true

@@ -15,23 +15,18 @@ import (
 // configured is a sender with these apps.
 type configured struct {
 	transport.Sender
-	apps []string
+	apps map[string]error
 }
 
-func (c configured) Apps() (out []transport.AppState) {
-	for _, name := range c.apps {
-		out = append(out, transport.AppState{App: name})
-	}
-	return out
-}
-func (configured) Close() error { return nil }
+func (c configured) Apps() map[string]error { return c.apps }
+func (configured) Close() error             { return nil }
 
 // N16: apps of the configuration are listed, and those that are paused, resume, or have something
 // waiting.
 func TestN16_TheListOfApps(t *testing.T) {
 	t.Parallel()
 	a := mustBuildApp(t)
-	a.sender = configured{apps: []string{"shop/sandbox", "shop/fcm", "*/production"}}
+	a.sender = configured{apps: map[string]error{"shop/sandbox": nil, "shop/fcm": nil, "*/production": nil}}
 	storetest.Must(t, a.notificationQueue.Init(t.Context()))
 	must := func(_ bool, err error) { t.Helper(); storetest.Must(t, err) }
 	must(a.apps.PauseApp(t.Context(), "shop/production", "InvalidProviderToken"))

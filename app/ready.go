@@ -127,12 +127,12 @@ func (a *app) readySenders(ctx context.Context) []api.Dependency {
 			trouble[p][text] = true
 		}
 	}
-	for _, app := range a.sender.Apps() {
+	for app, failure := range a.sender.Apps() {
 		text := ""
-		if app.LastError != "" {
-			text = app.App + " can't be reached"
+		if failure != nil {
+			text = app + " can't be reached"
 		}
-		note(app.App, text)
+		note(app, text)
 	}
 	paused, err := a.apps.Apps(ctx)
 	if err == nil {

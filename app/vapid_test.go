@@ -5,8 +5,10 @@ import (
 	"encoding/base64"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -61,11 +63,8 @@ func TestW4_AKeyForWebPush(t *testing.T) {
 	sender, err := a.openSender()
 	storetest.Must(t, err)
 	t.Cleanup(func() { _ = sender.Close() })
-	names := ""
-	for _, app := range sender.Apps() {
-		names += app.App + " "
-	}
-	if want := "shop/webpush:*.notify.windows.com shop/webpush:*.push.apple.com shop/webpush:*.push.services.mozilla.com shop/webpush:fcm.googleapis.com shop/webpush:other "; names != want {
+	names := strings.Join(slices.Sorted(maps.Keys(sender.Apps())), " ")
+	if want := "shop/webpush:*.notify.windows.com shop/webpush:*.push.apple.com shop/webpush:*.push.services.mozilla.com shop/webpush:fcm.googleapis.com shop/webpush:other"; names != want {
 		t.Errorf("apps %s, want %s", names, want)
 	}
 }

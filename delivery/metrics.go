@@ -1,6 +1,8 @@
 package delivery
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -208,10 +210,10 @@ type appNames struct {
 
 // newAppNames starts with the configured apps, so that topics that clients send cannot crowd
 // them out.
-func newAppNames(configured []transport.AppState) *appNames {
+func newAppNames(configured map[string]error) *appNames {
 	n := &appNames{named: map[string]struct{}{}}
-	for _, a := range configured {
-		n.of(a.App)
+	for _, name := range slices.Sorted(maps.Keys(configured)) {
+		n.of(name)
 	}
 	return n
 }

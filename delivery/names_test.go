@@ -16,10 +16,10 @@ import (
 // configured is a sender that knows some apps from its configuration.
 type configured struct {
 	transport.Sender
-	apps []transport.AppState
+	apps map[string]error
 }
 
-func (c configured) Apps() []transport.AppState { return c.apps }
+func (c configured) Apps() map[string]error { return c.apps }
 
 // TestAppsOfClientsAreBounded: clients choose topics. The data that a process has by app does not
 // grow with them, and a configured app keeps its name.
@@ -29,7 +29,7 @@ func TestAppsOfClientsAreBounded(t *testing.T) {
 	own := transport.AppOf(api.PlatformAPNs, "com.example.own", "production")
 	registry := prometheus.NewRegistry()
 	d := New(Options{
-		Sender:  configured{silentSender(), []transport.AppState{{App: own}}},
+		Sender:  configured{silentSender(), map[string]error{own: nil}},
 		Metrics: NewMetrics(registry, nil),
 	})
 	for n := range topics {

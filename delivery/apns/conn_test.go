@@ -159,7 +159,7 @@ func TestA8_BlackHole(t *testing.T) {
 		t.Fatalf("it took %v to find out", took)
 	}
 	w.mustDeliver(testNote(1)) // on a new connection
-	storetest.Eventually(t, 20*time.Second, "the silent connection is closed", func() bool { return w.sender.Apps()[0].Connections == 1 })
+	storetest.Eventually(t, 20*time.Second, "the silent connection is closed", func() bool { return w.open() == 1 })
 }
 
 // A slow connection that answers PINGs is not given up.
@@ -292,13 +292,13 @@ func TestA10_NotSentWithoutConnection(t *testing.T) {
 	if got[transport.NotSent] != 100 || w.Total() != 0 {
 		t.Fatalf("got %v, %d requests", got, w.Total())
 	}
-	if s := w.sender.Apps()[0]; s.LastError == "" || s.Connections != 0 {
-		t.Fatalf("the state is %+v", s)
+	if err := w.sender.Apps()["*/production"]; err == nil || w.open() != 0 {
+		t.Fatalf("%d connections, %v", w.open(), err)
 	}
 	w.Refuse(false)
 	storetest.Eventually(t, 20*time.Second, "it connects again by itself", func() bool { return w.send(testNote(0)).Outcome == transport.Delivered })
-	if s := w.sender.Apps()[0]; s.LastError != "" || s.Connections != 1 {
-		t.Fatalf("the state is %+v", s)
+	if err := w.sender.Apps()["*/production"]; err != nil || w.open() != 1 {
+		t.Fatalf("%d connections, %v", w.open(), err)
 	}
 }
 

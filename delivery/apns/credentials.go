@@ -24,14 +24,6 @@ type credentials struct {
 	sum         [sha256.Size]byte // over everything secret, to compare two
 }
 
-// auth names the kind of credentials in AppState.
-func (c *credentials) auth() string {
-	if c.cert != nil {
-		return "certificate"
-	}
-	return "token"
-}
-
 // readKey reads a .p8 file: a PKCS #8 key on P-256, which is what ES256 needs.
 func readKey(file, keyID, team string) (*credentials, error) {
 	raw, err := os.ReadFile(file)

@@ -1,10 +1,8 @@
 package apns
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -18,7 +16,7 @@ import (
 // maxTopics is how many topics of a key for all topics are tracked one by one.
 const maxTopics = 1000
 
-// anyTopic stands for every topic in AppState.
+// anyTopic stands for every topic in the name of an app.
 const anyTopic = "*"
 
 // Options configure a Sender. All have a default. Apps of the apps file take precedence over KeyFile.
@@ -103,14 +101,12 @@ func (s *Sender) Takes(r *api.DeviceRequest) bool {
 	return t.named[appKey{r.Topic, r.Environment}] != nil || t.any[r.Environment] != nil
 }
 
-// Apps implements transport.Sender, sorted by name.
-func (s *Sender) Apps() []transport.AppState {
-	t := s.apps.Load()
-	var out []transport.AppState
-	for _, a := range t.all() {
-		out = append(out, a.state())
+// Apps implements transport.Sender.
+func (s *Sender) Apps() map[string]error {
+	out := map[string]error{}
+	for _, a := range s.apps.Load().all() {
+		out[a.name()] = a.link.failure()
 	}
-	slices.SortFunc(out, func(a, b transport.AppState) int { return cmp.Compare(a.App, b.App) })
 	return out
 }
 

@@ -254,10 +254,8 @@ func TestContextEnds(t *testing.T) {
 	w.mustDeliver(testNote(2))
 }
 
-func (w *world) inFlight() (n int) {
-	for _, a := range w.sender.Apps() {
-		n += a.InFlight
-	}
+func (w *world) inFlight() int {
+	n, _ := w.app().limiter.State()
 	return n
 }
 

@@ -35,8 +35,7 @@ type tokenSource struct {
 	mu      sync.Mutex
 	current *providerToken
 	frozen  time.Time // no new token before
-	minted  int
-	err     error // of the last minting
+	err     error     // of the last minting
 }
 
 // newTokenSource makes a token, so that a key that cannot sign is refused at once.
@@ -93,7 +92,6 @@ func (s *tokenSource) mint(now time.Time) (*providerToken, error) {
 		return nil, err
 	}
 	s.current = t
-	s.minted++
 	return t, nil
 }
 
@@ -104,15 +102,11 @@ func (s *tokenSource) freeze() {
 	s.frozen = s.now().Add(tokenRest)
 }
 
-// state returns when the present token was made, which is zero before the first, and the error of the
-// last attempt to make one.
-func (s *tokenSource) state() (issued time.Time, err error) {
+// failure is the error of the last attempt to make a token.
+func (s *tokenSource) failure() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.current != nil {
-		issued = s.current.issued
-	}
-	return issued, s.err
+	return s.err
 }
 
 // connToken is the provider token in use on one connection.

@@ -66,7 +66,8 @@ func TestA12_MintedOnceUnderConcurrency(t *testing.T) {
 	t.Parallel()
 	c := newClock()
 	s := mustSource(t, c.now)
-	for round := 1; round <= 3; round++ {
+	minted := map[*providerToken]bool{}
+	for range 3 {
 		var wg sync.WaitGroup
 		tokens := make([]*providerToken, 64)
 		for i := range tokens {
@@ -78,9 +79,10 @@ func TestA12_MintedOnceUnderConcurrency(t *testing.T) {
 				t.Fatal("two tokens at once")
 			}
 		}
-		if s.minted != round {
-			t.Fatalf("%d tokens minted by round %d", s.minted, round)
+		if minted[tokens[0]] {
+			t.Fatal("an old token")
 		}
+		minted[tokens[0]] = true
 		c.add(tokenLife)
 	}
 }
@@ -164,7 +166,7 @@ func TestA12_LateConnectionStartsFresh(t *testing.T) {
 	w.mustDeliver(testNote(0))
 	c.add(44 * time.Minute)
 	w.KillConnections()
-	storetest.Eventually(t, 20*time.Second, "the loss is seen", func() bool { return w.sender.Apps()[0].Connections == 0 })
+	storetest.Eventually(t, 20*time.Second, "the loss is seen", func() bool { return w.open() == 0 })
 	for range 40 {
 		w.mustDeliver(testNote(0))
 		c.add(time.Minute)
@@ -184,10 +186,9 @@ func TestA12_ExpiredTokenIsRenewedOnce(t *testing.T) {
 	ours.add(30 * time.Minute)
 	server.add(61 * time.Minute) // the clocks have drifted apart
 	ours.add(0)
-	old := w.sender.Apps()[0].TokenIssued
 	got := outcomesOf(w.sendMany(0, 100))
 	// The new token is half an hour old by the server's clock, so it is valid.
-	if got[transport.Delivered] != 100 || !w.sender.Apps()[0].TokenIssued.After(old) {
+	if got[transport.Delivered] != 100 {
 		t.Fatalf("got %v", got)
 	}
 	if n := len(w.bearers()[1]); n != 2 {

@@ -12,8 +12,7 @@ import (
 )
 
 const (
-	maxName = 256 // bytes
-	maxCode = 64  // bytes
+	maxCode = 64 // bytes
 	// projectRest is how long an app sends nothing after the project's quota was used up, unless FCM says
 	// otherwise.
 	projectRest = time.Minute
@@ -50,11 +49,7 @@ type refusal struct {
 func answerOf(r *h2.Result) transport.Answer {
 	a := transport.Answer{Status: r.Status, RetryAfter: exchange.RetryAfter(r.Get("retry-after"))}
 	if r.Status == http.StatusOK {
-		var doc struct {
-			Name string `json:"name"`
-		}
-		_ = json.Unmarshal(r.Body, &doc)
-		a.Outcome, a.ID = transport.Delivered, exchange.Cut(doc.Name, maxName)
+		a.Outcome = transport.Delivered
 		return a
 	}
 	f := parseRefusal(r.Body)

@@ -21,7 +21,6 @@ type link struct {
 	pool   *h2.Pool
 	source *tokenSource
 	path   string
-	url    string
 }
 
 func newLink(c *appConfig, o *Options) (*link, error) {
@@ -33,7 +32,7 @@ func newLink(c *appConfig, o *Options) (*link, error) {
 	po.Conns, po.OnePath = maxConns, true
 	return &link{
 		pool:   h2.New(exchange.Address(c.url), exchange.TLS(c.url, c.roots), po),
-		source: source, path: "/v1/projects/" + c.account.ProjectID + "/messages:send", url: c.url.String(),
+		source: source, path: "/v1/projects/" + c.account.ProjectID + "/messages:send",
 	}, nil
 }
 
@@ -53,17 +52,10 @@ type app struct {
 // appName is the app's name everywhere.
 func appName(topic string) string { return transport.AppOf(api.PlatformFCM, topic, "") }
 
-// state describes the app without any secret.
-func (a *app) state() transport.AppState {
-	s := transport.AppState{App: appName(a.topic), Topic: a.topic, URL: a.link.url, Auth: "service account"}
-	var noConnection, noToken error
-	s.Connections, noConnection = a.link.pool.State()
-	s.InFlight, s.Limit = a.limiter.State()
-	s.TokenIssued, noToken = a.link.source.state()
-	if err := errors.Join(noConnection, noToken); err != nil {
-		s.LastError = err.Error()
-	}
-	return s
+// failure is the newest failure to connect or to get an access token, nil after a success.
+func (l *link) failure() error {
+	_, err := l.pool.State()
+	return errors.Join(err, l.source.failure())
 }
 
 // appTable holds the apps of one configuration. It never changes.

@@ -92,13 +92,12 @@ func (s *Sender) Takes(r *api.DeviceRequest) bool { return s.apps.Load().apps[r.
 // HasApps tells whether there is an app.
 func (s *Sender) HasApps() bool { return len(s.apps.Load().apps) > 0 }
 
-// Apps implements transport.Sender, sorted by name.
-func (s *Sender) Apps() []transport.AppState {
-	var out []transport.AppState
-	for _, a := range s.apps.Load().apps {
-		out = append(out, a.state())
+// Apps implements transport.Sender.
+func (s *Sender) Apps() map[string]error {
+	out := map[string]error{}
+	for topic, a := range s.apps.Load().apps {
+		out[appName(topic)] = a.link.failure()
 	}
-	slices.SortFunc(out, func(a, b transport.AppState) int { return cmp.Compare(a.App, b.App) })
 	return out
 }
 

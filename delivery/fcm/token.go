@@ -39,8 +39,8 @@ var errEnded = errors.New("the access token has ended, and it is too early to as
 
 // accessToken lets its bearer send. It never changes.
 type accessToken struct {
-	bearer        string // with "Bearer " in front
-	issued, until time.Time
+	bearer string // with "Bearer " in front
+	until  time.Time
 }
 
 // tokenSource has the access token of a service account. It asks for a new one when the token is used
@@ -196,18 +196,14 @@ func readToken(status int, body []byte, asked time.Time) (*accessToken, error) {
 		return nil, errors.New("the answer of the token endpoint has no expires_in")
 	}
 	life := time.Duration(min(doc.Seconds, longestLife.Seconds()) * float64(time.Second))
-	return &accessToken{bearer: "Bearer " + doc.Token, issued: asked, until: asked.Add(life)}, nil
+	return &accessToken{bearer: "Bearer " + doc.Token, until: asked.Add(life)}, nil
 }
 
-// state returns when the present token was made, which is zero before the first, and why the last
-// request for one failed.
-func (s *tokenSource) state() (issued time.Time, err error) {
+// failure is why the last request for a token failed.
+func (s *tokenSource) failure() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.current != nil {
-		issued = s.current.issued
-	}
-	return issued, s.err
+	return s.err
 }
 
 // close ends a request that is under way.

@@ -58,18 +58,18 @@ func TestW9_TheTokenIsRenewedInTime(t *testing.T) {
 	if got := w.sendMany(50); got[transport.Delivered] != 50 {
 		t.Fatalf("with the present token: %v", got)
 	}
-	storetest.Eventually(t, time.Minute, "the endpoint has failed", func() bool { return w.sender.Apps()[0].LastError != "" })
+	storetest.Eventually(t, time.Minute, "the endpoint has failed", func() bool { return w.sender.Apps()[topic+"/fcm"] != nil })
 	w.mustDeliver(testNote(2))
 	if n := w.TokensAsked(); n != 2 {
 		t.Fatalf("%d requests within 5 s", n-1)
 	}
-	if e := w.sender.Apps()[0].LastError; !strings.Contains(e, "the token endpoint answers 500") {
-		t.Errorf("last error %q", e)
+	if e := w.sender.Apps()[topic+"/fcm"]; e == nil || !strings.Contains(e.Error(), "the token endpoint answers 500") {
+		t.Errorf("last error %v", e)
 	}
 	c.advance(6 * time.Second)
 	w.BreakTokens(nil)
 	w.mustDeliver(testNote(3))
-	storetest.Eventually(t, time.Minute, "there is a new token", func() bool { return w.sender.Apps()[0].LastError == "" })
+	storetest.Eventually(t, time.Minute, "there is a new token", func() bool { return w.sender.Apps()[topic+"/fcm"] == nil })
 	w.mustDeliver(testNote(4))
 	if n := w.TokensAsked(); n != 3 || len(w.bearers()) != 2 {
 		t.Errorf("%d requests for a token, %d tokens sent", n, len(w.bearers()))

@@ -1,10 +1,10 @@
 package logsender
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"unicode/utf8"
@@ -23,7 +23,7 @@ type Sender struct {
 	texts func() bool
 
 	mu   sync.Mutex
-	apps map[string]transport.AppState
+	apps map[string]error
 }
 
 var (
@@ -35,7 +35,7 @@ var (
 // that it sends nothing.
 func New(log *slog.Logger, texts func() bool) *Sender {
 	log.Warn("no APNs credentials are configured: notifications are logged, not sent")
-	return &Sender{log: log, texts: texts, apps: make(map[string]transport.AppState)}
+	return &Sender{log: log, texts: texts, apps: map[string]error{}}
 }
 
 // Send implements transport.Sender.
@@ -51,7 +51,7 @@ func (s *Sender) Send(_ context.Context, n *transport.Notification) transport.An
 		shown = append(shown, "title_length", utf8.RuneCountInString(text.Title))
 	}
 	s.log.Info("notification", shown...)
-	return transport.Answer{Outcome: transport.Delivered, ID: n.ID}
+	return transport.Answer{Outcome: transport.Delivered}
 }
 
 // Start implements transport.Starter.
@@ -71,8 +71,8 @@ func (s *Sender) remember(n *transport.Notification) {
 	name := transport.AppOf(n.Platform, n.Topic, place)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, ok := s.apps[name]; !ok && len(s.apps) < maxApps {
-		s.apps[name] = transport.AppState{App: name, Topic: n.Topic, Environment: n.Environment, Auth: "log"}
+	if len(s.apps) < maxApps {
+		s.apps[name] = nil
 	}
 }
 
@@ -101,15 +101,10 @@ func alertOf(payload []byte) (alert api.Alert) {
 }
 
 // Apps implements transport.Sender: the apps that notifications were for.
-func (s *Sender) Apps() []transport.AppState {
+func (s *Sender) Apps() map[string]error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := make([]transport.AppState, 0, len(s.apps))
-	for _, a := range s.apps {
-		out = append(out, a)
-	}
-	slices.SortFunc(out, func(a, b transport.AppState) int { return cmp.Compare(a.App, b.App) })
-	return out
+	return maps.Clone(s.apps)
 }
 
 // Reasons implements transport.Sender; no service gives any.

@@ -36,7 +36,7 @@ func (s *scripted) Send(_ context.Context, n *transport.Notification) transport.
 }
 
 func (s *scripted) Takes(*api.DeviceRequest) bool                { return true }
-func (s *scripted) Apps() []transport.AppState                   { return nil }
+func (s *scripted) Apps() map[string]error                       { return nil }
 func (s *scripted) Reasons() []string                            { return []string{"BadDeviceToken", "Unregistered"} }
 func (s *scripted) Prepare([]transport.AppEntry) (func(), error) { return func() {}, nil }
 func (s *scripted) Close() error                                 { return nil }

@@ -23,8 +23,9 @@ type Sender interface {
 	// Takes tells whether there is an app for a device's registration, so that notifications to
 	// the device are sent.
 	Takes(*api.DeviceRequest) bool
-	// Apps describes every app the sender has met or was configured with.
-	Apps() []AppState
+	// Apps has, by name (see AppOf), every app the sender has met or was configured with. The value is
+	// the newest failure to connect or to sign, nil after a success; it holds no secret.
+	Apps() map[string]error
 	// Reasons lists the reasons that the service documents for its answers. Only these become labels of
 	// metrics; all others are counted as "other".
 	Reasons() []string
@@ -98,8 +99,6 @@ type Answer struct {
 	Reason string
 	// Said is what the service said beside the reason, for people: at most 300 bytes.
 	Said string
-	// ID is the id under which the service accepted the notification.
-	ID string
 	// Quiet (PauseApp only) says that the service refuses the app's topic, and that only clients, not
 	// the configuration, named it: no operator needs to know.
 	Quiet bool
@@ -124,24 +123,6 @@ func (a Answer) Drops(registeredAt time.Time) bool {
 		return false
 	}
 	return a.GoneAt.IsZero() || !a.GoneAt.Before(registeredAt.Truncate(time.Millisecond))
-}
-
-// AppState describes one app for readyz and metrics; it holds no secret.
-type AppState struct {
-	App         string // AppOf its platform, topic and place
-	Topic       string // "*": any topic
-	Environment api.Environment
-	URL         string
-	Auth        string // kind of credentials: "token", "certificate", "service account", "VAPID" or "log"
-	Connections int    // open, shared with apps of the same credentials and URL
-	InFlight    int    // requests of this app under way
-	// Limit is how many requests of this app may be under way: it is halved when
-	// the service asks for less, and recovers slowly. 0: not limited.
-	Limit int
-	// TokenIssued is when the present token of the credentials was made.
-	TokenIssued time.Time
-	// LastError is the newest failure to connect or to sign, "" after a success.
-	LastError string
 }
 
 // AppOf names the app of a topic on a platform (W4). The place is the environment on APNs, the origin

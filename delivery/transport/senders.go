@@ -44,10 +44,10 @@ func (s Senders) Takes(r *api.DeviceRequest) bool {
 }
 
 // Apps implements Sender: the apps of all.
-func (s Senders) Apps() []AppState {
-	var all []AppState
-	for _, p := range s.platforms() {
-		all = append(all, s[p].Apps()...)
+func (s Senders) Apps() map[string]error {
+	all := map[string]error{}
+	for _, sender := range s {
+		maps.Copy(all, sender.Apps())
 	}
 	return all
 }

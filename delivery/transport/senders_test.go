@@ -3,6 +3,7 @@ package transport
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -22,10 +23,10 @@ type service struct {
 }
 
 func (s *service) Send(_ context.Context, n *Notification) Answer {
-	return Answer{Outcome: Delivered, ID: s.name + " " + n.ID}
+	return Answer{Outcome: Delivered, Said: s.name + " " + n.ID}
 }
 func (s *service) Takes(r *api.DeviceRequest) bool { return r.Topic == s.name }
-func (s *service) Apps() []AppState                { return []AppState{{App: s.name}} }
+func (s *service) Apps() map[string]error          { return map[string]error{s.name: s.broken} }
 func (s *service) Reasons() []string               { return []string{"Shared", s.name} }
 func (s *service) Prepare(apps []AppEntry) (func(), error) {
 	return func() { s.taken = apps }, s.broken
@@ -46,8 +47,8 @@ func TestSenders(t *testing.T) {
 	}
 	for platform, want := range map[api.Platform]string{"one": "One 7", "two": "Two 7"} {
 		for way, got := range bothWays(all, &Notification{ID: "7", Platform: platform}) {
-			if got.ID != want {
-				t.Errorf("%s: a notification of %s went to %q", way, platform, got.ID)
+			if got.Said != want {
+				t.Errorf("%s: a notification of %s went to %q", way, platform, got.Said)
 			}
 		}
 	}
@@ -58,7 +59,7 @@ func TestSenders(t *testing.T) {
 			}
 		}
 	}
-	if apps := all.Apps(); len(apps) != 2 || apps[0].App != "One" || apps[1].App != "Two" {
+	if apps := all.Apps(); !maps.Equal(apps, map[string]error{"One": nil, "Two": nil}) {
 		t.Errorf("apps %v", apps)
 	}
 	if got := all.Reasons(); !slices.Equal(got, []string{"One", "Shared", "Two"}) {

@@ -150,9 +150,8 @@ func TestW15_ARebindingNameIsNotConnectedTo(t *testing.T) {
 	if dns.asked() == before {
 		t.Error("the name was not resolved again")
 	}
-	state := w.app("webpush:" + chrome)
-	if !strings.Contains(state.LastError, "no public address") {
-		t.Errorf("state %+v", state)
+	if err := w.failure("webpush:" + chrome); err == nil || !strings.Contains(err.Error(), "no public address") {
+		t.Errorf("got %v", err)
 	}
 	// Of several addresses, only the allowed ones are connected to.
 	dns.set(chrome, "127.0.0.3", "127.0.0.2", "10.0.0.1")

@@ -155,28 +155,17 @@ func (h *hosts) close() {
 	h.keep(nil)
 }
 
-// state counts the open connections to the hosts of an origin by a route. The error is that of a host, if
-// lately none could be reached.
-func (h *hosts) state(origin string, by route) (open int, err error) {
+// failure is the error of a host of an origin by a route, if lately none could be reached.
+func (h *hosts) failure(origin string, by route) (failure error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	reached := false
 	for key, x := range h.byKey {
-		if x.origin != origin || key.route != by {
+		if x.origin != origin || key.route != by || h.o.Now().Sub(x.used) > lately {
 			continue
 		}
-		n, failure := x.pool.State()
-		open += n
-		switch {
-		case h.o.Now().Sub(x.used) > lately:
-		case failure == nil:
-			reached = true
-		default:
-			err = failure
+		if _, failure = x.pool.State(); failure == nil {
+			return nil
 		}
 	}
-	if reached {
-		err = nil
-	}
-	return open, err
+	return failure
 }

@@ -45,12 +45,9 @@ func (s *Sender) start(ctx context.Context, a *app, n *transport.Notification, d
 		done(transport.Answer{Outcome: transport.NotSent, Err: err})
 		return
 	}
-	here := a.places[origin]
-	here.inFlight.Add(1)
 	p := &push{app: a, to: to, payload: n.Payload, fields: fieldsOf(n, s.o.Now())}
 	p.Init(ctx, p, n, exchange.Options{Pool: host.pool, Timeout: s.o.Timeout, Done: func(answer transport.Answer) {
 		s.hosts.release(host)
-		here.inFlight.Add(-1)
 		done(answer)
 	}})
 	p.Try()

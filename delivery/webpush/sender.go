@@ -5,7 +5,6 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -107,15 +106,14 @@ func (s *Sender) PublicKey(topic string) (key string, ok bool) {
 	return a.public, true
 }
 
-// Apps implements transport.Sender: each app at each origin, sorted by name.
-func (s *Sender) Apps() []transport.AppState {
-	var out []transport.AppState
-	for _, a := range *s.apps.Load() {
-		for origin := range a.places {
-			out = append(out, a.state(origin, &s.hosts))
+// Apps implements transport.Sender: each app at each origin.
+func (s *Sender) Apps() map[string]error {
+	out := map[string]error{}
+	for topic, a := range *s.apps.Load() {
+		for _, origin := range s.o.origins() {
+			out[transport.AppOf(api.PlatformWebPush, topic, origin)] = a.failure(origin, &s.hosts)
 		}
 	}
-	slices.SortFunc(out, func(a, b transport.AppState) int { return strings.Compare(a.App, b.App) })
 	return out
 }
 

@@ -120,16 +120,14 @@ func (w *world) last() webpushtest.Request {
 	return all[len(all)-1]
 }
 
-// app is the state of the topic's app at a place.
-func (w *world) app(place string) transport.AppState {
+// failure is why the topic's app cannot be reached at a place, nil if it can.
+func (w *world) failure(place string) error {
 	w.t.Helper()
-	for _, a := range w.sender.Apps() {
-		if a.App == topic+"/"+place {
-			return a
-		}
+	err, ok := w.sender.Apps()[topic+"/"+place]
+	if !ok {
+		w.t.Fatalf("there is no app at %s: %+v", place, w.sender.Apps())
 	}
-	w.t.Fatalf("there is no app at %s: %+v", place, w.sender.Apps())
-	return transport.AppState{}
+	return err
 }
 
 // W13: the browser gets the payload. The headers have the time to live, the urgency, and a topic made of
@@ -245,9 +243,8 @@ func TestW4_EveryMistakeIsTold(t *testing.T) {
 		t.Errorf("shows a secret: %v", err)
 	}
 	w.mustDeliver(w.note())
-	state := w.app("webpush:" + chrome)
-	if state.Topic != topic || state.Auth != "VAPID" || state.TokenIssued.IsZero() || state.LastError != "" || state.Connections != 1 || len(w.sender.Apps()) != 5 {
-		t.Errorf("%d apps, %+v", len(w.sender.Apps()), state)
+	if err := w.failure("webpush:" + chrome); err != nil || w.Open() != 1 || len(w.sender.Apps()) != 5 {
+		t.Errorf("%d connections, %v, apps %v", w.Open(), err, w.sender.Apps())
 	}
 }
 

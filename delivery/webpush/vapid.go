@@ -125,15 +125,3 @@ func (k *vapidKey) forgetOldest() {
 	}
 	delete(k.tokens, oldest)
 }
-
-// newest is when the newest token was signed; zero before the first.
-func (k *vapidKey) newest() (at time.Time) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for _, t := range k.tokens {
-		if t.signed.After(at) {
-			at = t.signed
-		}
-	}
-	return at
-}
