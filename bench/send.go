@@ -73,7 +73,7 @@ func (t target) stage() sendFunc {
 	sender := apns.New(apns.Options{URL: t.url, CAFile: t.ca, KeyFile: t.key, KeyID: keyID, TeamID: teamID})
 	must(transport.Configure(sender, "", ""))
 	return func(ctx context.Context, n int) error {
-		a := sender.Send(ctx, &transport.Notification{
+		a := transport.Await(ctx, sender, &transport.Notification{
 			ID: notificationID(n), Token: token(n % devices), Topic: apnstest.DefaultTopic,
 			Environment: api.EnvProduction, PushType: api.PushAlert, Priority: 10, Payload: payload,
 		})

@@ -22,7 +22,7 @@ func TestA14_LogSenderShowsInTheMetrics(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	m := NewMetrics(registry, nil)
 	accepted := time.Now().Add(-2 * time.Second).UnixMilli()
-	m.answered(api.PlatformAPNs, silentSender().Send(t.Context(), &transport.Notification{}), accepted)
+	m.answered(api.PlatformAPNs, transport.Await(t.Context(), silentSender(), &transport.Notification{}), accepted)
 	m.answered(api.PlatformAPNs, transport.Answer{Outcome: transport.NotSent}, accepted)        // the request was not sent
 	m.answered(api.PlatformAPNs, transport.Answer{Outcome: transport.UnknownOutcome}, accepted) // the request was not answered
 	families, err := registry.Gather()

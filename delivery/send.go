@@ -214,7 +214,7 @@ func (d *Delivery) send(w *work, tries int) (a transport.Answer) {
 		if w.stale() || d.mayBeStopped(ctx, w) {
 			return transport.Answer{Outcome: transport.Again, RetryAfter: w.recheckDelay()}
 		}
-		a = d.o.Sender.Send(ctx, n)
+		a = transport.Await(ctx, d.o.Sender, n)
 		if withheld(a) {
 			continue // not written: wait for the lease's renewal, or for the next claim
 		}

@@ -8,16 +8,14 @@ import (
 )
 
 // start sends a notification without a goroutine that waits for the answer. It returns false, and
-// handle has to send the notification, if the sender cannot do that or if the notification is not fit
-// to be sent now.
+// handle has to send the notification, if the notification is not fit to be sent now.
 func (d *Delivery) start(ctx context.Context, w *work) bool {
-	sender, ok := d.o.Sender.(transport.Starter)
-	if !ok || !d.fit(ctx, w) {
+	if !d.fit(ctx, w) {
 		return false
 	}
 	began := time.Now()
 	w.group.Add(1)
-	sender.Start(ctx, w.m.notification(w.id, func() bool { return d.sendable(w) }), func(a transport.Answer) {
+	d.o.Sender.Start(ctx, w.m.notification(w.id, func() bool { return d.sendable(w) }), func(a transport.Answer) {
 		defer w.group.Done()
 		d.started(ctx, w, a, began)
 	})

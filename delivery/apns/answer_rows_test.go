@@ -251,14 +251,14 @@ func TestSlowAppSlowsNoOther(t *testing.T) {
 	for range 2 { // one is under way, which the limit allows, and one waits
 		go func() {
 			for ctx.Err() == nil {
-				w.sender.Send(ctx, slow)
+				transport.Await(ctx, w.sender, slow)
 			}
 		}()
 	}
 	storetest.Eventually(t, 20*time.Second, "more than may wait fail at once", func() bool {
 		ctx, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
 		defer cancel()
-		a := w.sender.Send(ctx, slow)
+		a := transport.Await(ctx, w.sender, slow)
 		return a.Outcome == transport.NotSent && a.Err == h2.ErrLimited
 	})
 }

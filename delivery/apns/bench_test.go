@@ -46,7 +46,7 @@ func BenchmarkSend(b *testing.B) {
 		}},
 		{name: "send", run: func(n int) int64 {
 			return inFlight(notes, n, func(n *transport.Notification) bool {
-				return ours.Send(context.Background(), n).Outcome == transport.Delivered
+				return transport.Await(context.Background(), ours, n).Outcome == transport.Delivered
 			})
 		}},
 		{name: "start", run: func(n int) int64 { return started(ours, notes, n) }},

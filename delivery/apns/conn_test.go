@@ -68,7 +68,7 @@ func TestA6_AHangingAppLeavesAConnectionToOthers(t *testing.T) {
 			defer cancel()
 			for i := range 100 {
 				n := noteFor(i, "com.example.broken", api.EnvProduction)
-				hanging.Go(func() { w.sender.Send(ctx, n) })
+				hanging.Go(func() { transport.Await(ctx, w.sender, n) })
 			}
 			if err := w.WaitTotal(tried, 15*time.Second); err != nil {
 				t.Fatal(err)
@@ -127,7 +127,7 @@ func TestA6_AtMost900Streams32Connections(t *testing.T) {
 			ctx, cancel := context.WithCancel(context.Background())
 			var wg sync.WaitGroup
 			for i := range tt.requests {
-				wg.Go(func() { w.sender.Send(ctx, testNote(i)) })
+				wg.Go(func() { transport.Await(ctx, w.sender, testNote(i)) })
 			}
 			full := min(tt.requests, tt.conns*(tt.streams+1)) // the first request of each was answered
 			if err := w.WaitTotal(full, 30*time.Second); err != nil {
@@ -182,7 +182,7 @@ func TestA8_SilentFirstStream(t *testing.T) {
 	w.Script(deviceToken(0), apnstest.Failing(apnstest.Hang))
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	go w.sender.Send(ctx, testNote(0))
+	go transport.Await(ctx, w.sender, testNote(0))
 	if err := w.WaitTotal(1, 10*time.Second); err != nil {
 		t.Fatal(err)
 	}

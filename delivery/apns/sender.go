@@ -39,10 +39,7 @@ type Sender struct {
 	closed bool
 }
 
-var (
-	_ transport.Sender  = (*Sender)(nil)
-	_ transport.Starter = (*Sender)(nil)
-)
+var _ transport.Sender = (*Sender)(nil)
 
 // New makes a sender without apps: transport.Configure gives it some. It reads and connects nothing.
 func New(o Options) *Sender {
@@ -113,12 +110,7 @@ func (s *Sender) Apps() map[string]error {
 // Reasons implements transport.Sender.
 func (s *Sender) Reasons() []string { return documentedReasons() }
 
-// Send implements transport.Sender.
-func (s *Sender) Send(ctx context.Context, n *transport.Notification) transport.Answer {
-	return transport.Await(ctx, s, n)
-}
-
-// Start implements transport.Starter.
+// Start implements transport.Sender.
 func (s *Sender) Start(ctx context.Context, n *transport.Notification, done func(transport.Answer)) {
 	a := s.apps.Load().find(n.Topic, n.Environment)
 	switch {

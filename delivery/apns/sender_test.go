@@ -74,7 +74,7 @@ func (w *world) send(n *transport.Notification) transport.Answer {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	return w.sender.Send(ctx, n)
+	return transport.Await(ctx, w.sender, n)
 }
 
 // mustDeliver sends a notification that must be delivered.
@@ -237,11 +237,11 @@ func TestContextEnds(t *testing.T) {
 	w.ScriptAll(apnstest.Failing(apnstest.Hang))
 	ctx, cancel := context.WithCancel(context.Background())
 	first, second := make(chan transport.Answer, 1), make(chan transport.Answer, 1)
-	go func() { first <- w.sender.Send(ctx, testNote(0)) }()
+	go func() { first <- transport.Await(ctx, w.sender, testNote(0)) }()
 	if err := w.WaitTotal(1, 5*time.Second); err != nil {
 		t.Fatal(err)
 	}
-	go func() { second <- w.sender.Send(ctx, testNote(1)) }() // it waits, because only one request is allowed until the first answer
+	go func() { second <- transport.Await(ctx, w.sender, testNote(1)) }() // it waits, because only one request is allowed until the first answer
 	storetest.Eventually(t, 20*time.Second, "both are under way", func() bool { return w.inFlight() == 2 })
 	cancel()
 	if a := <-first; a.Outcome != transport.UnknownOutcome {

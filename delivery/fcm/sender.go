@@ -28,10 +28,7 @@ type Sender struct {
 	closed bool
 }
 
-var (
-	_ transport.Sender  = (*Sender)(nil)
-	_ transport.Starter = (*Sender)(nil)
-)
+var _ transport.Sender = (*Sender)(nil)
 
 // New makes a sender without apps: transport.Configure gives it some. It reads and connects nothing.
 func New(o Options) *Sender {
@@ -104,12 +101,7 @@ func (s *Sender) Apps() map[string]error {
 // Reasons implements transport.Sender.
 func (s *Sender) Reasons() []string { return slices.Clone(documented) }
 
-// Send implements transport.Sender.
-func (s *Sender) Send(ctx context.Context, n *transport.Notification) transport.Answer {
-	return transport.Await(ctx, s, n)
-}
-
-// Start implements transport.Starter. A notification without a payload was found to be too large when
+// Start implements transport.Sender. A notification without a payload was found to be too large when
 // its payload was made (W6).
 func (s *Sender) Start(ctx context.Context, n *transport.Notification, done func(transport.Answer)) {
 	a := s.apps.Load().apps[n.Topic]

@@ -140,7 +140,7 @@ func TestWaitingForATokenEnds(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 5 {
 		all.Go(func() {
-			if a := w.sender.Send(ctx, testNote(i)); a.Outcome != transport.NotSent {
+			if a := transport.Await(ctx, w.sender, testNote(i)); a.Outcome != transport.NotSent {
 				t.Errorf("got %+v", a)
 			}
 		})

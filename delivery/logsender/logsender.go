@@ -26,10 +26,7 @@ type Sender struct {
 	apps map[string]error
 }
 
-var (
-	_ transport.Sender  = (*Sender)(nil)
-	_ transport.Starter = (*Sender)(nil)
-)
+var _ transport.Sender = (*Sender)(nil)
 
 // New makes a log sender that shows titles and bodies while texts returns true. It logs once
 // that it sends nothing.
@@ -38,10 +35,11 @@ func New(log *slog.Logger, texts func() bool) *Sender {
 	return &Sender{log: log, texts: texts, apps: map[string]error{}}
 }
 
-// Send implements transport.Sender.
-func (s *Sender) Send(_ context.Context, n *transport.Notification) transport.Answer {
+// Start implements transport.Sender.
+func (s *Sender) Start(_ context.Context, n *transport.Notification, done func(transport.Answer)) {
 	if n.MaySend != nil && !n.MaySend() {
-		return transport.Answer{Outcome: transport.NotSent, Err: transport.ErrMayNotSend}
+		done(transport.Answer{Outcome: transport.NotSent, Err: transport.ErrMayNotSend})
+		return
 	}
 	s.remember(n)
 	text, shown := alertOf(n.Payload), []any{"topic", n.Topic, "token", n.Token[:min(8, len(n.Token))]}
@@ -51,12 +49,7 @@ func (s *Sender) Send(_ context.Context, n *transport.Notification) transport.An
 		shown = append(shown, "title_length", utf8.RuneCountInString(text.Title))
 	}
 	s.log.Info("notification", shown...)
-	return transport.Answer{Outcome: transport.Delivered}
-}
-
-// Start implements transport.Starter.
-func (s *Sender) Start(ctx context.Context, n *transport.Notification, done func(transport.Answer)) {
-	done(s.Send(ctx, n))
+	done(transport.Answer{Outcome: transport.Delivered})
 }
 
 // Takes implements transport.Sender; it takes every app.

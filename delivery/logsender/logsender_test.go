@@ -21,7 +21,7 @@ func TestA14_LogSender(t *testing.T) {
 		Payload: []byte(`{"aps":{"alert":{"title":"Grüße","body":"secret"}}}`),
 	}
 	for range 2 {
-		if a := s.Send(context.Background(), n); a.Outcome != transport.Delivered {
+		if a := transport.Await(context.Background(), s, n); a.Outcome != transport.Delivered {
 			t.Fatalf("got %+v", a)
 		}
 	}
@@ -44,12 +44,12 @@ func TestA14_LogSender(t *testing.T) {
 	}
 	fcm := &transport.Notification{ID: n.ID, Platform: api.PlatformFCM, Token: "fcm-token-of-a-phone", Topic: "shop",
 		Payload: []byte(`{"android":{"notification":{"title":"Grüße","tag":"1"},"priority":"HIGH"},"data":{"type":"t"}}`)}
-	s.Send(context.Background(), fcm)
+	transport.Await(context.Background(), s, fcm)
 	if text := strings.TrimPrefix(out.String(), log); !strings.Contains(text, "topic=shop token=fcm-toke title_length=5") || !maps.Equal(s.Apps(), map[string]error{"com.example.app/production": nil, "shop/fcm": nil}) {
 		t.Errorf("a device of FCM:\n%s", text)
 	}
 	n.MaySend = func() bool { return false }
-	if a := s.Send(context.Background(), n); a.Outcome != transport.NotSent {
+	if a := transport.Await(context.Background(), s, n); a.Outcome != transport.NotSent {
 		t.Errorf("without a lease: %s", a.Outcome)
 	}
 }
@@ -61,13 +61,13 @@ func TestA14_TextsWhereTheyMayBeShown(t *testing.T) {
 	open := true
 	s := New(slog.New(slog.NewTextHandler(&out, nil)), func() bool { return open })
 	n := &transport.Notification{Token: "abcdef0123456789", Topic: "com.example.app", Payload: []byte(`{"aps":{"alert":{"title":"Grüße","body":"von dort"}}}`)}
-	s.Send(t.Context(), n)
+	transport.Await(t.Context(), s, n)
 	if log := out.String(); !strings.Contains(log, `title=Grüße body="von dort"`) || strings.Contains(log, "title_length") || strings.Contains(log, n.Token) {
 		t.Errorf("open: %s", log)
 	}
 	out.Reset()
 	open = false
-	s.Send(t.Context(), n)
+	transport.Await(t.Context(), s, n)
 	if log := out.String(); strings.Contains(log, "Grü") || strings.Contains(log, "dort") || !strings.Contains(log, "title_length=5") {
 		t.Errorf("with a key: %s", log)
 	}

@@ -27,12 +27,12 @@ type scripted struct {
 	at     []time.Time // of each send
 }
 
-func (s *scripted) Send(_ context.Context, n *transport.Notification) transport.Answer {
+func (s *scripted) Start(_ context.Context, n *transport.Notification, done func(transport.Answer)) {
 	s.mu.Lock()
 	s.seen, s.at = append(s.seen, *n), append(s.at, time.Now())
 	answer := s.answer
 	s.mu.Unlock()
-	return answer(n)
+	go func() { done(answer(n)) }()
 }
 
 func (s *scripted) Takes(*api.DeviceRequest) bool                { return true }

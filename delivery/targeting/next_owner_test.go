@@ -50,12 +50,8 @@ func (s *watched) watch(n *transport.Notification) *transport.Notification {
 	return &seen
 }
 
-func (s *watched) Send(ctx context.Context, n *transport.Notification) transport.Answer {
-	return s.Sender.Send(ctx, s.watch(n))
-}
-
 func (s *watched) Start(ctx context.Context, n *transport.Notification, done func(transport.Answer)) {
-	s.Sender.(transport.Starter).Start(ctx, s.watch(n), done)
+	s.Sender.Start(ctx, s.watch(n), done)
 }
 
 func (s *watched) tries(token string) int {

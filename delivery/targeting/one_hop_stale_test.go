@@ -31,7 +31,11 @@ func newHolding() *holding {
 	return &holding{Sender: silentSender(), held: make(chan held), open: make(chan struct{})}
 }
 
-func (h *holding) Send(ctx context.Context, n *transport.Notification) transport.Answer {
+func (h *holding) Start(ctx context.Context, n *transport.Notification, done func(transport.Answer)) {
+	go func() { done(h.send(ctx, n)) }()
+}
+
+func (h *holding) send(ctx context.Context, n *transport.Notification) transport.Answer {
 	one := held{make(chan struct{}), make(chan bool, 1), time.Now()}
 	select {
 	case h.held <- one:
@@ -50,13 +54,6 @@ func (h *holding) Send(ctx context.Context, n *transport.Notification) transport
 	}
 	h.written.Add(1)
 	return transport.Answer{Outcome: transport.Delivered, Status: 200}
-}
-
-// starting is holding as a Starter.
-type starting struct{ *holding }
-
-func (s starting) Start(ctx context.Context, n *transport.Notification, done func(transport.Answer)) {
-	go func() { done(s.Send(ctx, n)) }()
 }
 
 // mustHold posts events for bob until one is sent in one hop, and holds that one. On a busy machine
@@ -86,55 +83,48 @@ func (h *holding) mustHold(p *pipeline) (id string, one held) {
 // not get bob's notification.
 func TestP4_WhatWaitsAtTheSenderIsCheckedAgain(t *testing.T) {
 	t.Parallel()
-	for name, starts := range map[string]bool{"Start": true, "Send": false} {
-		world := func(t *testing.T) (*pipeline, *holding, *storetest.RedisServer) {
-			server, h := storetest.Redis(t), newHolding()
-			p := setup(t, options{
-				db:    storetest.Open(t, server.URL()),
-				queue: func(o *queue.Options) { o.Lease = lease },
-				sender: func(*pipeline) transport.Sender {
-					if starts {
-						return starting{h}
-					}
-					return h
-				},
-			})
-			p.mustDevice("bob", 1)
-			return p, h, server
-		}
-		t.Run("NoConnection/"+name, func(t *testing.T) {
-			t.Parallel()
-			p, h, _ := world(t)
-			id, one := h.mustHold(p)
-			p.mustDevice("eve", 1)
-			storetest.Eventually(t, soon, "what was read to be old", func() bool { return time.Since(one.inHand) > time.Second })
-			close(one.goOn)
-			close(h.open)
-			p.mustCounts(p.mustEnd(id, api.EventDone), counts{1, 1, 0, 1, 0})
-			if h.written.Load() > 0 {
-				t.Error("it was sent")
-			}
+	world := func(t *testing.T) (*pipeline, *holding, *storetest.RedisServer) {
+		server, h := storetest.Redis(t), newHolding()
+		p := setup(t, options{
+			db:     storetest.Open(t, server.URL()),
+			queue:  func(o *queue.Options) { o.Lease = lease },
+			sender: func(*pipeline) transport.Sender { return h },
 		})
-		t.Run("RedisStalls/"+name, func(t *testing.T) {
-			t.Parallel()
-			p, h, server := world(t)
-			id, one := h.mustHold(p)
-			p.mustDevice("eve", 1)
-			server.Pause()
-			began := time.Now()
-			storetest.Eventually(t, soon, "too little to be left of the lease", func() bool { return time.Since(began) > lease/2 })
-			close(one.goOn)
-			if <-one.asked {
-				t.Error("it may be sent though Redis is away")
-			}
-			server.Resume()
-			close(h.open)
-			// A process that takes the event over finds no device of bob.
-			if r := p.mustEnd(id, api.EventDone); r.Delivered > 0 || h.written.Load() > 0 {
-				t.Errorf("it was sent; report %+v", r)
-			}
-		})
+		p.mustDevice("bob", 1)
+		return p, h, server
 	}
+	t.Run("NoConnection", func(t *testing.T) {
+		t.Parallel()
+		p, h, _ := world(t)
+		id, one := h.mustHold(p)
+		p.mustDevice("eve", 1)
+		storetest.Eventually(t, soon, "what was read to be old", func() bool { return time.Since(one.inHand) > time.Second })
+		close(one.goOn)
+		close(h.open)
+		p.mustCounts(p.mustEnd(id, api.EventDone), counts{1, 1, 0, 1, 0})
+		if h.written.Load() > 0 {
+			t.Error("it was sent")
+		}
+	})
+	t.Run("RedisStalls", func(t *testing.T) {
+		t.Parallel()
+		p, h, server := world(t)
+		id, one := h.mustHold(p)
+		p.mustDevice("eve", 1)
+		server.Pause()
+		began := time.Now()
+		storetest.Eventually(t, soon, "too little to be left of the lease", func() bool { return time.Since(began) > lease/2 })
+		close(one.goOn)
+		if <-one.asked {
+			t.Error("it may be sent though Redis is away")
+		}
+		server.Resume()
+		close(h.open)
+		// A process that takes the event over finds no device of bob.
+		if r := p.mustEnd(id, api.EventDone); r.Delivered > 0 || h.written.Load() > 0 {
+			t.Errorf("it was sent; report %+v", r)
+		}
+	})
 }
 
 // lease is long enough that a busy machine continues after half of it.

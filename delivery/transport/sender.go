@@ -16,10 +16,11 @@ var ErrMayNotSend = errors.New("the lease or the device data was too old when th
 // Sender sends notifications to a push service. delivery/apns, fcm, webpush and logsender implement it, and
 // Senders combines several. All methods may be called by many goroutines at once.
 type Sender interface {
-	// Send sends n and waits for the answer. It never returns a zero Outcome. If ctx ends first, the
-	// answer is NotSent if the service cannot have got the whole request, and otherwise
-	// UnknownOutcome.
-	Send(ctx context.Context, n *Notification) Answer
+	// Start sends n. No goroutine waits: done is called once, with the answer, perhaps before Start
+	// returns. done must not block, because other answers come from the same goroutine. The answer never
+	// has a zero Outcome. If ctx ends first, it is NotSent if the service cannot have got the whole
+	// request, and otherwise UnknownOutcome.
+	Start(ctx context.Context, n *Notification, done func(Answer))
 	// Takes tells whether there is an app for a device's registration, so that notifications to
 	// the device are sent.
 	Takes(*api.DeviceRequest) bool
@@ -37,24 +38,8 @@ type Sender interface {
 	Close() error
 }
 
-// Starter is a Sender that needs no goroutine to wait for an answer.
-type Starter interface {
-	// Start is Send without the wait: done is called once, with the answer, perhaps before Start
-	// returns. done must not block, because other answers come from the same goroutine.
-	Start(ctx context.Context, n *Notification, done func(Answer))
-}
-
-// Start sends with any Sender without waiting, see Starter.
-func Start(ctx context.Context, s Sender, n *Notification, done func(Answer)) {
-	if starter, ok := s.(Starter); ok {
-		starter.Start(ctx, n, done)
-		return
-	}
-	go func() { done(s.Send(ctx, n)) }()
-}
-
-// Await is Send for a Starter: it waits for the answer.
-func Await(ctx context.Context, s Starter, n *Notification) Answer {
+// Await sends with a Sender, and waits for the answer.
+func Await(ctx context.Context, s Sender, n *Notification) Answer {
 	done := make(chan Answer, 1)
 	s.Start(ctx, n, func(a Answer) { done <- a })
 	return <-done
@@ -83,7 +68,7 @@ type Notification struct {
 	// epoch means one try, without storing the notification.
 	Expiration *time.Time
 	// Payload is not changed by the sender. The caller must not change it either, not even after
-	// Send.
+	// the answer.
 	Payload []byte
 	// MaySend, if set, is called on every try right before the end of the body is written; the service
 	// never has the whole request before that. It must be quick. If it returns false, the answer is
@@ -91,7 +76,7 @@ type Notification struct {
 	MaySend func() bool
 }
 
-// Answer is the result of one Send.
+// Answer is the result of one Sender.Start.
 type Answer struct {
 	Outcome Outcome
 	// Status and Reason are from the service's answer; Status 0: there was no answer.

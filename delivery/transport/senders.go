@@ -14,27 +14,15 @@ import (
 // there is none, the answer is NoApp.
 type Senders map[api.Platform]Sender
 
-var (
-	_ Sender  = Senders(nil)
-	_ Starter = Senders(nil)
-)
+var _ Sender = Senders(nil)
 
-// Send implements Sender.
-func (s Senders) Send(ctx context.Context, n *Notification) Answer {
-	sender, ok := s[n.Platform]
-	if !ok {
-		return Answer{Outcome: NoApp, Err: fmt.Errorf("no sender for the platform %q", n.Platform)}
-	}
-	return sender.Send(ctx, n)
-}
-
-// Start implements Starter.
+// Start implements Sender.
 func (s Senders) Start(ctx context.Context, n *Notification, done func(Answer)) {
 	if sender, ok := s[n.Platform]; ok {
-		Start(ctx, sender, n, done)
+		sender.Start(ctx, n, done)
 		return
 	}
-	done(s.Send(ctx, n))
+	done(Answer{Outcome: NoApp, Err: fmt.Errorf("no sender for the platform %q", n.Platform)})
 }
 
 // Takes implements Sender: it asks the sender of the device's platform.

@@ -22,8 +22,8 @@ type service struct {
 	taken  []AppEntry
 }
 
-func (s *service) Send(_ context.Context, n *Notification) Answer {
-	return Answer{Outcome: Delivered, Said: s.name + " " + n.ID}
+func (s *service) Start(_ context.Context, n *Notification, done func(Answer)) {
+	done(Answer{Outcome: Delivered, Said: s.name + " " + n.ID})
 }
 func (s *service) Takes(r *api.DeviceRequest) bool { return r.Topic == s.name }
 func (s *service) Apps() map[string]error          { return map[string]error{s.name: s.broken} }
@@ -46,17 +46,13 @@ func TestSenders(t *testing.T) {
 		t.Error("an app that is there is not taken")
 	}
 	for platform, want := range map[api.Platform]string{"one": "One 7", "two": "Two 7"} {
-		for way, got := range bothWays(all, &Notification{ID: "7", Platform: platform}) {
-			if got.Said != want {
-				t.Errorf("%s: a notification of %s went to %q", way, platform, got.Said)
-			}
+		if got := Await(t.Context(), all, &Notification{ID: "7", Platform: platform}); got.Said != want {
+			t.Errorf("a notification of %s went to %q", platform, got.Said)
 		}
 	}
 	for _, platform := range []api.Platform{"", "three"} {
-		for way, got := range bothWays(all, &Notification{ID: "7", Platform: platform}) {
-			if got.Outcome != NoApp || got.Err == nil {
-				t.Errorf("%s: platform %q without a sender: %+v", way, platform, got)
-			}
+		if got := Await(t.Context(), all, &Notification{ID: "7", Platform: platform}); got.Outcome != NoApp || got.Err == nil {
+			t.Errorf("platform %q without a sender: %+v", platform, got)
 		}
 	}
 	if apps := all.Apps(); !maps.Equal(apps, map[string]error{"One": nil, "Two": nil}) {
@@ -68,13 +64,6 @@ func TestSenders(t *testing.T) {
 	if err := all.Close(); err != nil || one.closed != 1 || two.closed != 1 {
 		t.Errorf("closing: %v, %d and %d times", err, one.closed, two.closed)
 	}
-}
-
-// bothWays sends with Send and with Start.
-func bothWays(s Sender, n *Notification) map[string]Answer {
-	done := make(chan Answer, 1)
-	Start(context.Background(), s, n, func(a Answer) { done <- a })
-	return map[string]Answer{"Send": s.Send(context.Background(), n), "Start": <-done}
 }
 
 // W4: each app has a name of its own.

@@ -99,7 +99,7 @@ func (w *world) send(n *transport.Notification) transport.Answer {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	return w.sender.Send(ctx, n)
+	return transport.Await(ctx, w.sender, n)
 }
 
 // mustDeliver sends a notification that must be delivered.
