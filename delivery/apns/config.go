@@ -112,23 +112,12 @@ func (c *configuration) addKey(o *Options) error {
 
 // addApps adds the apps of the apps file.
 func (c *configuration) addApps(o *Options, apps []transport.AppEntry) error {
-	var errs []error
-	seen := make(map[string]bool)
-	for i := range apps {
-		e, a := &apps[i], appFile{}
-		if err := e.Decode(&a); err != nil {
-			errs = append(errs, e.Wrong(err))
-			continue
-		}
+	named, err := transport.ReadEntries(apps, func(e *transport.AppEntry, a *appFile) (appConfig, string, []error) {
 		app, wrong := a.config(o, e)
-		name := transport.AppOf(api.PlatformAPNs, a.Topic, string(a.Environment))
-		if seen[name] {
-			wrong = append(wrong, fmt.Errorf("%s is there twice", name))
-		}
-		seen[name] = true
-		c.apps, errs = append(c.apps, app), append(errs, e.Wrong(wrong...))
-	}
-	return errors.Join(errs...)
+		return app, transport.AppOf(api.PlatformAPNs, a.Topic, string(a.Environment)), wrong
+	})
+	c.apps = append(c.apps, named...)
+	return err
 }
 
 // config checks an app and reads its credentials. It lists everything that is wrong.

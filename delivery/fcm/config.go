@@ -56,23 +56,10 @@ func (c *appConfig) key() key {
 
 // readApps reads everything that the apps name and reports all problems at once.
 func readApps(entries []transport.AppEntry) ([]appConfig, error) {
-	var apps []appConfig
-	var errs []error
-	seen := map[string]bool{}
-	for i := range entries {
-		e, a := &entries[i], appFile{}
-		if err := e.Decode(&a); err != nil {
-			errs = append(errs, e.Wrong(err))
-			continue
-		}
+	return transport.ReadEntries(entries, func(e *transport.AppEntry, a *appFile) (appConfig, string, []error) {
 		c, wrong := a.config(e)
-		if seen[a.Topic] {
-			wrong = append(wrong, fmt.Errorf("%s is there twice", appName(a.Topic)))
-		}
-		seen[a.Topic] = true
-		apps, errs = append(apps, c), append(errs, e.Wrong(wrong...))
-	}
-	return apps, errors.Join(errs...)
+		return c, appName(a.Topic), wrong
+	})
 }
 
 // config checks an app and reads its files. It lists everything that is wrong.

@@ -44,6 +44,28 @@ func (e *AppEntry) Wrong(errs ...error) error {
 	return errors.Join(all...)
 }
 
+// ReadEntries reads the entries of one platform. Of each, read returns the app, its name, and everything that
+// is wrong. No two entries may have the same name. The error names every mistake.
+func ReadEntries[F, A any](entries []AppEntry, read func(*AppEntry, *F) (app A, name string, wrong []error)) ([]A, error) {
+	var apps []A
+	var errs []error
+	seen := map[string]bool{}
+	for i := range entries {
+		e, file := &entries[i], new(F)
+		if err := e.Decode(file); err != nil {
+			errs = append(errs, e.Wrong(err))
+			continue
+		}
+		app, name, wrong := read(e, file)
+		if seen[name] {
+			wrong = append(wrong, fmt.Errorf("%s is there twice", name))
+		}
+		seen[name] = true
+		apps, errs = append(apps, app), append(errs, e.Wrong(wrong...))
+	}
+	return apps, errors.Join(errs...)
+}
+
 // Configure lets a sender read its configuration again, with the apps of the apps file, unless file
 // is "". The sender takes over all of it, or, with an error that names every mistake, nothing (W4).
 // variable is the one that names the file.

@@ -233,7 +233,7 @@ func TestW4_EveryMistakeIsTold(t *testing.T) {
 		"apps[1]: private_key_file: " + dir + "/rsa.pem has no key on P-256", "apps[2]: private_key_file: " + dir + "/p384.pem has no key on P-256",
 		"apps[3]: public_key: is not the public key of private_key_file", "apps[4]: private_key_file: " + notPEM + " is not PEM with PKCS #8",
 		"apps[5]: private_key_file: read key: open " + filepath.Join(filepath.Dir(w.file), "gone.pem"), `apps[6]: json: unknown field "environment"`,
-		`apps[2]: topic: "` + topic + `" has two apps of webpush`,
+		"apps[2]: the topic " + topic + " of webpush is there twice",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is missing in:\n%v", want, err)
