@@ -14,9 +14,6 @@ import (
 )
 
 const (
-	// atOnce is how often a notification is sent within the process if the service only asks for
-	// another connection.
-	atOnce = 3
 	// A postponed notification first waits for postponeLeast, because its turn would not come within
 	// half of that time. Later it waits for a quarter of its age (postponeShare).
 	postponeLeast, postponeShare = 2 * patience, 4
@@ -52,7 +49,7 @@ func (d *Delivery) handle(ctx context.Context, w *work) {
 		d.finish(ctx, w, queue.Result{Outcome: queue.Defer, Delay: wait, Reason: "the device backs off"})
 		return
 	}
-	d.handleAnswer(ctx, w, d.send(w, 0))
+	d.handleAnswer(ctx, w, d.send(w))
 }
 
 // redactedReason is why a notification of a message fails whose text was removed.
@@ -198,33 +195,27 @@ func failed(reason string) queue.Result {
 	return queue.Result{Outcome: queue.Done, Label: events.LabelFailed, Reason: reason}
 }
 
-// send calls the Sender, and calls it again at once if the service only asks for another connection.
-// tries is how often the Sender was called already. The Sender calls sendable right before it writes
-// a request, so that no send starts whose result could not be recorded before the lease ends. If
+// send calls the Sender and waits for the answer. The Sender calls sendable right before it writes a request, so that no send starts whose result could not be recorded before the lease ends. If
 // Redis is away or the process gets no processor time, notifications wait instead of being sent
 // twice. A notification that waited too long is not sent: its device is read again first. The next
 // claim also ends a notification that was cancelled, or whose message was redacted, in the meantime.
-func (d *Delivery) send(w *work, tries int) (a transport.Answer) {
+func (d *Delivery) send(w *work) transport.Answer {
 	ctx := w.Context()
 	n := w.m.notification(w.id, func() bool { return d.sendable(w) })
-	for tries < atOnce {
+	for {
 		if ctx.Err() != nil || !w.AwaitFresh(ctx) {
 			return transport.Answer{Outcome: transport.NotSent, Err: transport.ErrMayNotSend}
 		}
 		if w.stale() || d.mayBeStopped(ctx, w) {
 			return transport.Answer{Outcome: transport.Again, RetryAfter: w.recheckDelay()}
 		}
-		a = transport.Await(ctx, d.o.Sender, n)
+		a := transport.Await(ctx, d.o.Sender, n)
 		if withheld(a) {
 			continue // not written: wait for the lease's renewal, or for the next claim
 		}
-		tries++
 		d.o.Metrics.answered(w.m.platform(), a, w.m.AcceptedAt)
-		if !atOnceAgain(a) || ctx.Err() != nil {
-			return a
-		}
+		return a
 	}
-	return a
 }
 
 // sendable tells whether a notification may be written now: its result can be recorded, its device was
@@ -238,9 +229,6 @@ func (d *Delivery) sendable(w *work) bool {
 func withheld(a transport.Answer) bool {
 	return a.Outcome == transport.NotSent && errors.Is(a.Err, transport.ErrMayNotSend)
 }
-
-// atOnceAgain tells whether the service only asks for another connection.
-func atOnceAgain(a transport.Answer) bool { return a.Outcome == transport.Again && a.RetryAfter == 0 }
 
 // handleAnswer turns an answer into a result, by the table resultOf.
 func (d *Delivery) handleAnswer(ctx context.Context, w *work, a transport.Answer) {

@@ -58,13 +58,10 @@ func (d *Delivery) started(ctx context.Context, w *work, a transport.Answer, beg
 	}
 }
 
-// goOn handles an answer that start got: it sends again if that is needed.
+// goOn handles an answer that start got: it sends again if the request was not written.
 func (d *Delivery) goOn(ctx context.Context, w *work, a transport.Answer) {
-	switch {
-	case withheld(a):
-		a = d.send(w, 0)
-	case atOnceAgain(a):
-		a = d.send(w, 1)
+	if withheld(a) {
+		a = d.send(w)
 	}
 	d.handleAnswer(ctx, w, a)
 }
