@@ -5,6 +5,3 @@ CREATE TABLE versions (
     version BIGINT      NOT NULL
 ) ENGINE = InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin;
 -- +goose StatementEnd
-
--- +goose Down
-DROP TABLE versions;

@@ -9,6 +9,3 @@ CREATE TABLE event_types (
     updated_at BIGINT       NOT NULL
 ) ENGINE = InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin;
 -- +goose StatementEnd
-
--- +goose Down
-DROP TABLE event_types;

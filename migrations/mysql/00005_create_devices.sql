@@ -13,6 +13,3 @@ CREATE TABLE devices (
     KEY devices_by_user (user_id, token)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin;
 -- +goose StatementEnd
-
--- +goose Down
-DROP TABLE devices;

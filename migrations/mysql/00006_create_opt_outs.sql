@@ -7,6 +7,3 @@ CREATE TABLE opt_outs (
     PRIMARY KEY (user_id, type)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin;
 -- +goose StatementEnd
-
--- +goose Down
-DROP TABLE opt_outs;

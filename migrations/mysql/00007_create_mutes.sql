@@ -8,6 +8,3 @@ CREATE TABLE mutes (
     PRIMARY KEY (user_id, object)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin;
 -- +goose StatementEnd
-
--- +goose Down
-DROP TABLE mutes;

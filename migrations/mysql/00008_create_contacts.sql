@@ -12,6 +12,3 @@ CREATE TABLE contacts (
     KEY contacts_by_contact (contact, deleted, owner)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin;
 -- +goose StatementEnd
-
--- +goose Down
-DROP TABLE contacts;

@@ -9,6 +9,3 @@ CREATE TABLE outbox (
     KEY outbox_by_age (kind, created_at, id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin;
 -- +goose StatementEnd
-
--- +goose Down
-DROP TABLE outbox;

@@ -10,6 +10,3 @@ CREATE TABLE api_keys (
     revoked_at   BIGINT       NULL
 ) ENGINE = InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin;
 -- +goose StatementEnd
-
--- +goose Down
-DROP TABLE api_keys;

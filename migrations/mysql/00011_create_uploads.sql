@@ -11,6 +11,3 @@ CREATE TABLE uploads (
     KEY uploads_newest (owner, visibility, deleted, uploaded_at, id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin;
 -- +goose StatementEnd
-
--- +goose Down
-DROP TABLE uploads;

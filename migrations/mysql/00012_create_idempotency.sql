@@ -8,6 +8,3 @@ CREATE TABLE idempotency (
     KEY idempotency_by_age (created_at)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin;
 -- +goose StatementEnd
-
--- +goose Down
-DROP TABLE idempotency;

@@ -14,6 +14,3 @@ CREATE TABLE sales (
     updated_at     BIGINT       NOT NULL
 ) ENGINE = InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin;
 -- +goose StatementEnd
-
--- +goose Down
-DROP TABLE sales;

@@ -9,6 +9,3 @@ CREATE TABLE orders (
     KEY orders_by_age (sale, created_at, reservation)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin;
 -- +goose StatementEnd
-
--- +goose Down
-DROP TABLE orders;

@@ -10,6 +10,3 @@ CREATE TABLE order_lines (
     KEY order_lines_by_user (sale, user_id, sku, quantity)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin;
 -- +goose StatementEnd
-
--- +goose Down
-DROP TABLE order_lines;

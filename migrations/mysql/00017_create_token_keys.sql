@@ -6,6 +6,3 @@ CREATE TABLE token_keys (
     created_at  BIGINT       NOT NULL
 ) ENGINE = InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin;
 -- +goose StatementEnd
-
--- +goose Down
-DROP TABLE token_keys;

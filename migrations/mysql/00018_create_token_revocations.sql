@@ -7,6 +7,3 @@ CREATE TABLE token_revocations (
     KEY token_revocations_by_version (version)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin;
 -- +goose StatementEnd
-
--- +goose Down
-DROP TABLE token_revocations;

@@ -1,5 +1,2 @@
 -- +goose Up
 ALTER TABLE api_keys ADD COLUMN expires_at BIGINT NULL;
-
--- +goose Down
-ALTER TABLE api_keys DROP COLUMN expires_at;

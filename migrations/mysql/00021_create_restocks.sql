@@ -10,6 +10,3 @@ CREATE TABLE restocks (
     KEY restocks_by_age (expires_at)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin;
 -- +goose StatementEnd
-
--- +goose Down
-DROP TABLE restocks;

@@ -1,5 +1,2 @@
 -- +goose Up
 CREATE INDEX contacts_deleted ON contacts (deleted, updated_at);
-
--- +goose Down
-DROP INDEX contacts_deleted ON contacts;

@@ -1,5 +1,2 @@
 -- +goose Up
 CREATE INDEX uploads_deleted ON uploads (deleted, updated_at);
-
--- +goose Down
-DROP INDEX uploads_deleted ON uploads;

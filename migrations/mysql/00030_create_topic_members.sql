@@ -8,6 +8,3 @@ CREATE TABLE topic_members (
     KEY topic_members_by_user (user_id, topic)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin;
 -- +goose StatementEnd
-
--- +goose Down
-DROP TABLE topic_members;

@@ -5,6 +5,3 @@ CREATE TABLE open_topics (
     created_at BIGINT       NOT NULL
 ) ENGINE = InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin;
 -- +goose StatementEnd
-
--- +goose Down
-DROP TABLE open_topics;

@@ -7,6 +7,3 @@ CREATE TABLE deleted_sales (
     deleted_at BIGINT       NOT NULL
 ) ENGINE = InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin;
 -- +goose StatementEnd
-
--- +goose Down
-DROP TABLE deleted_sales;

@@ -1,5 +1,2 @@
 -- +goose Up
 ALTER TABLE sales ADD COLUMN max_hold_ms BIGINT NOT NULL DEFAULT 0;
-
--- +goose Down
-ALTER TABLE sales DROP COLUMN max_hold_ms;

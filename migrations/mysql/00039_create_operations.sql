@@ -14,6 +14,3 @@ CREATE TABLE operations (
     KEY operations_by_age (done_at)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin;
 -- +goose StatementEnd
-
--- +goose Down
-DROP TABLE operations;

@@ -5,6 +5,3 @@ CREATE TABLE versions (
     version INTEGER NOT NULL
 ) WITHOUT ROWID;
 -- +goose StatementEnd
-
--- +goose Down
-DROP TABLE versions;

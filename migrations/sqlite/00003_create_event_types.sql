@@ -9,6 +9,3 @@ CREATE TABLE event_types (
     updated_at INTEGER NOT NULL
 ) WITHOUT ROWID;
 -- +goose StatementEnd
-
--- +goose Down
-DROP TABLE event_types;

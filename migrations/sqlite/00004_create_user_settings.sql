@@ -5,6 +5,3 @@ CREATE TABLE user_settings (
     version INTEGER NOT NULL
 ) WITHOUT ROWID;
 -- +goose StatementEnd
-
--- +goose Down
-DROP TABLE user_settings;

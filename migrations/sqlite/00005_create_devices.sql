@@ -13,6 +13,3 @@ CREATE TABLE devices (
 ) WITHOUT ROWID;
 -- +goose StatementEnd
 CREATE INDEX devices_by_user ON devices (user_id, token);
-
--- +goose Down
-DROP TABLE devices;

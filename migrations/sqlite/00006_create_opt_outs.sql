@@ -7,6 +7,3 @@ CREATE TABLE opt_outs (
     PRIMARY KEY (user_id, type)
 ) WITHOUT ROWID;
 -- +goose StatementEnd
-
--- +goose Down
-DROP TABLE opt_outs;

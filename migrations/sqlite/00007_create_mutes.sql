@@ -8,6 +8,3 @@ CREATE TABLE mutes (
     PRIMARY KEY (user_id, object)
 ) WITHOUT ROWID;
 -- +goose StatementEnd
-
--- +goose Down
-DROP TABLE mutes;

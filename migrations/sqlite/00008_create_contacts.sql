@@ -12,6 +12,3 @@ CREATE TABLE contacts (
 ) WITHOUT ROWID;
 -- +goose StatementEnd
 CREATE INDEX contacts_by_contact ON contacts (contact, deleted, owner);
-
--- +goose Down
-DROP TABLE contacts;

@@ -9,6 +9,3 @@ CREATE TABLE outbox (
 ) WITHOUT ROWID;
 -- +goose StatementEnd
 CREATE INDEX outbox_by_age ON outbox (kind, created_at, id);
-
--- +goose Down
-DROP TABLE outbox;

@@ -10,6 +10,3 @@ CREATE TABLE api_keys (
     revoked_at   INTEGER NULL
 ) WITHOUT ROWID;
 -- +goose StatementEnd
-
--- +goose Down
-DROP TABLE api_keys;

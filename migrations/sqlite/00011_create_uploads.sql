@@ -11,6 +11,3 @@ CREATE TABLE uploads (
 ) WITHOUT ROWID;
 -- +goose StatementEnd
 CREATE INDEX uploads_newest ON uploads (owner, visibility, deleted, uploaded_at, id);
-
--- +goose Down
-DROP TABLE uploads;

@@ -8,6 +8,3 @@ CREATE TABLE idempotency (
 ) WITHOUT ROWID;
 -- +goose StatementEnd
 CREATE INDEX idempotency_by_age ON idempotency (created_at);
-
--- +goose Down
-DROP TABLE idempotency;

@@ -14,6 +14,3 @@ CREATE TABLE sales (
     updated_at     INTEGER NOT NULL
 ) WITHOUT ROWID;
 -- +goose StatementEnd
-
--- +goose Down
-DROP TABLE sales;

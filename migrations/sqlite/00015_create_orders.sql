@@ -9,6 +9,3 @@ CREATE TABLE orders (
 ) WITHOUT ROWID;
 -- +goose StatementEnd
 CREATE INDEX orders_by_age ON orders (sale, created_at, reservation);
-
--- +goose Down
-DROP TABLE orders;

@@ -10,6 +10,3 @@ CREATE TABLE order_lines (
 ) WITHOUT ROWID;
 -- +goose StatementEnd
 CREATE INDEX order_lines_by_user ON order_lines (sale, user_id, sku, quantity);
-
--- +goose Down
-DROP TABLE order_lines;

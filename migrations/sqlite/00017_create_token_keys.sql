@@ -6,6 +6,3 @@ CREATE TABLE token_keys (
     created_at  INTEGER NOT NULL
 ) WITHOUT ROWID;
 -- +goose StatementEnd
-
--- +goose Down
-DROP TABLE token_keys;

@@ -7,6 +7,3 @@ CREATE TABLE token_revocations (
 ) WITHOUT ROWID;
 -- +goose StatementEnd
 CREATE INDEX token_revocations_by_version ON token_revocations (version);
-
--- +goose Down
-DROP TABLE token_revocations;

@@ -10,6 +10,3 @@ CREATE TABLE restocks (
 ) WITHOUT ROWID;
 -- +goose StatementEnd
 CREATE INDEX restocks_by_age ON restocks (expires_at);
-
--- +goose Down
-DROP TABLE restocks;

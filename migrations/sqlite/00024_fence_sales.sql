@@ -3,7 +3,3 @@
 -- items by their former name alone, and fails.
 ALTER TABLE sales RENAME COLUMN items TO item_totals;
 ALTER TABLE sales ADD COLUMN loading TEXT NOT NULL DEFAULT '';
-
--- +goose Down
-ALTER TABLE sales DROP COLUMN loading;
-ALTER TABLE sales RENAME COLUMN item_totals TO items;

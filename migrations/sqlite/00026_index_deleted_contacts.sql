@@ -1,5 +1,2 @@
 -- +goose Up
 CREATE INDEX contacts_deleted ON contacts (updated_at) WHERE deleted = TRUE;
-
--- +goose Down
-DROP INDEX contacts_deleted;

@@ -1,5 +1,2 @@
 -- +goose Up
 CREATE INDEX uploads_deleted ON uploads (updated_at) WHERE deleted = TRUE;
-
--- +goose Down
-DROP INDEX uploads_deleted;

@@ -8,6 +8,3 @@ CREATE TABLE topic_members (
 ) WITHOUT ROWID;
 -- +goose StatementEnd
 CREATE INDEX topic_members_by_user ON topic_members (user_id, topic);
-
--- +goose Down
-DROP TABLE topic_members;

@@ -5,6 +5,3 @@ CREATE TABLE open_topics (
     created_at INTEGER NOT NULL
 ) WITHOUT ROWID;
 -- +goose StatementEnd
-
--- +goose Down
-DROP TABLE open_topics;

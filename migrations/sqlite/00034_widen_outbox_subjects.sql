@@ -1,5 +1,2 @@
 -- +goose Up
 SELECT 1; -- SQLite's texts have no bound
-
--- +goose Down
-SELECT 1;

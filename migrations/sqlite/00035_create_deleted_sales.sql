@@ -7,6 +7,3 @@ CREATE TABLE deleted_sales (
     deleted_at INTEGER NOT NULL
 ) WITHOUT ROWID;
 -- +goose StatementEnd
-
--- +goose Down
-DROP TABLE deleted_sales;

@@ -14,6 +14,3 @@ CREATE TABLE operations (
 -- +goose StatementEnd
 CREATE UNIQUE INDEX operations_by_turn ON operations (turn);
 CREATE INDEX operations_by_age ON operations (done_at);
-
--- +goose Down
-DROP TABLE operations;
