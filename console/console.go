@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -86,9 +87,7 @@ func New(o Options) http.Handler {
 	if o.Starting == nil {
 		o.Starting = func() error { return nil }
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	c := &console{o: o, views: mustViews()}
 	protection := http.NewCrossOriginProtection()
 	if o.PublicURL != nil {

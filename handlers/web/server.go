@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net/http"
@@ -142,28 +143,15 @@ func (o Options) withDefaults() Options {
 	if o.Starting == nil {
 		o.Starting = func() error { return nil }
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.Registry == nil {
-		o.Registry = prometheus.NewRegistry()
-	}
-	if o.Streams == nil {
-		o.Streams = &sync.WaitGroup{}
-	}
-	o.RequestTimeout = positive(o.RequestTimeout, 5*time.Second)
-	o.MaxInFlight = positive(o.MaxInFlight, 4096)
-	o.UserMaxInFlight = positive(o.UserMaxInFlight, 32)
-	o.UserMaxStreams = positive(o.UserMaxStreams, 32)
-	o.UserMaxPolls = positive(o.UserMaxPolls, 8)
-	o.MaxBodyBytes = positive(o.MaxBodyBytes, 128<<20)
-	o.MaxStreams = positive(o.MaxStreams, api.DefaultMaxStreams)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.Registry = cmp.Or(o.Registry, prometheus.NewRegistry())
+	o.Streams = cmp.Or(o.Streams, &sync.WaitGroup{})
+	o.RequestTimeout = cmp.Or(o.RequestTimeout, 5*time.Second)
+	o.MaxInFlight = cmp.Or(o.MaxInFlight, 4096)
+	o.UserMaxInFlight = cmp.Or(o.UserMaxInFlight, 32)
+	o.UserMaxStreams = cmp.Or(o.UserMaxStreams, 32)
+	o.UserMaxPolls = cmp.Or(o.UserMaxPolls, 8)
+	o.MaxBodyBytes = cmp.Or(o.MaxBodyBytes, 128<<20)
+	o.MaxStreams = cmp.Or(o.MaxStreams, api.DefaultMaxStreams)
 	return o
-}
-
-func positive[T int64 | time.Duration](value, fallback T) T {
-	if value > 0 {
-		return value
-	}
-	return fallback
 }

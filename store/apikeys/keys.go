@@ -1,6 +1,7 @@
 package apikeys
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -68,16 +69,10 @@ type entry struct {
 
 // New makes a store that knows no keys yet: Load or Run reads them.
 func New(rec *record.DB, o Options) *Store {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.PollEvery <= 0 {
-		o.PollEvery = defaultPoll
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.PollEvery = cmp.Or(o.PollEvery, defaultPoll)
 	o.PollEvery = min(o.PollEvery, maxPoll)
-	if o.NoteEvery <= 0 {
-		o.NoteEvery = defaultNote
-	}
+	o.NoteEvery = cmp.Or(o.NoteEvery, defaultNote)
 	return &Store{rec: rec, o: o, used: map[string]time.Time{}}
 }
 

@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -55,15 +56,9 @@ type Pusher struct {
 
 // NewPusher makes a Pusher. It starts nothing.
 func NewPusher(s *Store, o PusherOptions) *Pusher {
-	if o.SweepEvery <= 0 {
-		o.SweepEvery = 15 * time.Second
-	}
-	if o.SweepAge <= 0 {
-		o.SweepAge = 5 * time.Second
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.SweepEvery = cmp.Or(o.SweepEvery, 15*time.Second)
+	o.SweepAge = cmp.Or(o.SweepAge, 5*time.Second)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	return &Pusher{s: s, o: o, waiting: map[string]struct{}{}, ready: make(chan string, pushWaiting)}
 }
 

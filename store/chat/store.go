@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"cmp"
 	"embed"
 	"log/slog"
 	"time"
@@ -25,16 +26,10 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	if o.MaxMessages <= 0 {
-		o.MaxMessages = api.DefaultChatMaxMessages
-	}
-	if o.MaxAge <= 0 {
-		o.MaxAge = api.DefaultChatMaxAge
-	}
+	o.MaxMessages = cmp.Or(o.MaxMessages, api.DefaultChatMaxMessages)
+	o.MaxAge = cmp.Or(o.MaxAge, api.DefaultChatMaxAge)
 	o.MaxAge = max(o.MaxAge, time.Millisecond)
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	return o
 }
 

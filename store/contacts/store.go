@@ -1,6 +1,7 @@
 package contacts
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"fmt"
@@ -43,26 +44,19 @@ type Options struct {
 }
 
 func (o Options) withDefaults() (Options, error) {
-	orInt := func(v *int, d int) {
-		if *v <= 0 {
-			*v = d
-		}
-	}
-	orInt(&o.Max, api.DefaultIndexMax)
+	o.Max = cmp.Or(o.Max, api.DefaultIndexMax)
 	if o.Max > api.LargestIndexMax {
 		return o, fmt.Errorf("contacts: max is %d, but Redis stores at most %d entries compactly (FANFARE_CONTACTS_MAX)", o.Max, api.LargestIndexMax)
 	}
-	orInt(&o.Min, min(api.DefaultIndexMin, o.Max))
+	o.Min = cmp.Or(o.Min, min(api.DefaultIndexMin, o.Max))
 	if o.Min > o.Max {
 		return o, fmt.Errorf("contacts: min %d is more than max %d (FANFARE_CONTACTS_MIN)", o.Min, o.Max)
 	}
-	orInt(&o.Page, 1000)
-	orInt(&o.JobPages, 10)
-	orInt(&o.InlinePages, 10)
-	orInt(&o.Scans, 8)
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Page = cmp.Or(o.Page, 1000)
+	o.JobPages = cmp.Or(o.JobPages, 10)
+	o.InlinePages = cmp.Or(o.InlinePages, 10)
+	o.Scans = cmp.Or(o.Scans, 8)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	return o, nil
 }
 

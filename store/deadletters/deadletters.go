@@ -9,6 +9,7 @@
 package deadletters
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -48,9 +49,7 @@ type Store struct{ o Options }
 
 // New makes a store. It starts nothing: Handlers are the handlers of jobs to run.
 func New(o Options) *Store {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	return &Store{o}
 }
 

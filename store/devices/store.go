@@ -1,6 +1,7 @@
 package devices
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"log/slog"
@@ -24,12 +25,8 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.GuardTTL <= 0 {
-		o.GuardTTL = guardTTL
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.GuardTTL = cmp.Or(o.GuardTTL, guardTTL)
 	return o
 }
 

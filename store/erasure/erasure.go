@@ -9,6 +9,7 @@
 package erasure
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -83,9 +84,7 @@ type Store struct{ o Options }
 // New makes a store. It starts nothing: Outbox is for the relay, and Handlers are the handlers of
 // jobs to run.
 func New(o Options) *Store {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	return &Store{o}
 }
 

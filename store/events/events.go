@@ -1,6 +1,7 @@
 package events
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"math/rand/v2"
@@ -46,15 +47,9 @@ type Store struct {
 
 // New makes a Store. It starts nothing.
 func New(o Options) *Store {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.Poll <= 0 {
-		o.Poll = 500 * time.Millisecond
-	}
-	if o.MaxAge <= 0 {
-		o.MaxAge = 24 * time.Hour
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.Poll = cmp.Or(o.Poll, 500*time.Millisecond)
+	o.MaxAge = cmp.Or(o.MaxAge, 24*time.Hour)
 	if o.Now == nil {
 		o.Now = time.Now
 	}

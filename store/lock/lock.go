@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
@@ -74,18 +75,10 @@ type Locker struct {
 
 // New makes a Locker. It starts nothing and does not connect.
 func New(db *redisdb.DB, o Options) *Locker {
-	if o.Name == "" {
-		o.Name = "lock"
-	}
-	if o.Lease <= 0 {
-		o.Lease = defaultLease
-	}
-	if o.Retention <= 0 {
-		o.Retention = defaultRetention
-	}
-	if o.MaxAttempts <= 0 {
-		o.MaxAttempts = defaultMaxAttempts
-	}
+	o.Name = cmp.Or(o.Name, "lock")
+	o.Lease = cmp.Or(o.Lease, defaultLease)
+	o.Retention = cmp.Or(o.Retention, defaultRetention)
+	o.MaxAttempts = cmp.Or(o.MaxAttempts, defaultMaxAttempts)
 	o.Lease = max(o.Lease, time.Millisecond)
 	get := func(name string) *redisdb.Script { return redisdb.MustScript(Lua, "lua/"+name+".lua") }
 	l := &Locker{db: db, o: o, acquire: get("lock_acquire"), renew: get("lock_renew"), end: get("lock_end")}

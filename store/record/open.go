@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -59,20 +60,14 @@ type DB struct {
 // Open reads the URL and makes the pool. The database need not be up yet; a
 // URL that cannot mean a database is refused, without showing its password.
 func Open(_ context.Context, o Options) (*DB, error) {
-	if o.Timeout <= 0 {
-		o.Timeout = defaultTimeout
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	db := &DB{log: o.Logger, timeout: o.Timeout, large: make(chan struct{}, batchesAtOnce)}
 	pool, err := db.pool(o)
 	if err != nil {
 		return nil, err
 	}
-	if o.MaxOpen <= 0 {
-		o.MaxOpen = db.d.maxOpen
-	}
+	o.MaxOpen = cmp.Or(o.MaxOpen, db.d.maxOpen)
 	pool.SetMaxOpenConns(o.MaxOpen)
 	pool.SetMaxIdleConns(o.MaxOpen)
 	pool.SetConnMaxIdleTime(idleTime)

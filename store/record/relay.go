@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,19 +69,11 @@ type Relay struct {
 
 // NewRelay makes a relay of these kinds. It starts nothing; Run does.
 func (db *DB) NewRelay(o RelayOptions, handlers map[string]OutboxHandler) *Relay {
-	if o.Every <= 0 {
-		o.Every = defaultRelayEvery
-	}
+	o.Every = cmp.Or(o.Every, defaultRelayEvery)
 	o.Every = min(o.Every, maxRelayEvery)
-	if o.Age <= 0 {
-		o.Age = defaultRelayAge
-	}
-	if o.DeletedRetention <= 0 {
-		o.DeletedRetention = defaultDeletedRetention
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Age = cmp.Or(o.Age, defaultRelayAge)
+	o.DeletedRetention = cmp.Or(o.DeletedRetention, defaultDeletedRetention)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	return &Relay{db: db, o: o, handlers: handlers, after: map[string]OpenRow{}, purges: db.purges(o.DeletedRetention)}
 }
 

@@ -1,6 +1,7 @@
 package sales
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,21 +45,15 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	if o.MaxInFlight <= 0 {
-		o.MaxInFlight = api.DefaultSaleRun
-	}
+	o.MaxInFlight = cmp.Or(o.MaxInFlight, api.DefaultSaleRun)
 	if o.OnReserve == nil {
 		o.OnReserve = func(string) {}
 	}
 	if o.OnRestore == nil {
 		o.OnRestore = func(string) {}
 	}
-	if o.SweepAge <= 0 {
-		o.SweepAge = time.Second
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.SweepAge = cmp.Or(o.SweepAge, time.Second)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	return o
 }
 

@@ -1,6 +1,7 @@
 package series
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"embed"
@@ -61,12 +62,8 @@ func New(db *redisdb.DB, o Options) *Store {
 	if o.Depths == nil {
 		o.Depths = func(context.Context) (int64, int64, error) { return 0, 0, errors.New("nobody knows the queues") }
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.Minute <= 0 {
-		o.Minute = time.Minute
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.Minute = cmp.Or(o.Minute, time.Minute)
 	return &Store{db: db, o: o, process: rand.Text(), write: redisdb.MustScript(scripts, "lua/minute_write.lua")}
 }
 

@@ -46,12 +46,8 @@ type Store struct {
 
 // New makes a Store. It does not connect.
 func New(db *redisdb.DB, o Options) *Store {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.Lifetime <= 0 {
-		o.Lifetime = lifetime
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.Lifetime = cmp.Or(o.Lifetime, lifetime)
 	return &Store{db: db, o: o, every: o.Lifetime * seenEvery / lifetime,
 		seen: redisdb.MustScript(scripts, "lua/server_seen.lua"), list: redisdb.MustScript(scripts, "lua/server_list.lua")}
 }

@@ -1,6 +1,7 @@
 package sessions
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"embed"
@@ -36,12 +37,8 @@ type Store struct {
 
 // New makes a Store. It does not connect.
 func New(db *redisdb.DB, o Options) *Store {
-	if o.Idle <= 0 {
-		o.Idle = idle
-	}
-	if o.Life <= 0 {
-		o.Life = life
-	}
+	o.Idle = cmp.Or(o.Idle, idle)
+	o.Life = cmp.Or(o.Life, life)
 	return &Store{db: db, o: o, open: redisdb.MustScript(scripts, "lua/session_open.lua"), use: redisdb.MustScript(scripts, "lua/session_use.lua")}
 }
 

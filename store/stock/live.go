@@ -1,6 +1,7 @@
 package stock
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -124,12 +125,8 @@ var (
 
 // New makes a Live. It starts nothing; Run sweeps.
 func New(db *redisdb.DB, o Options) *Live {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.SweepEvery <= 0 {
-		o.SweepEvery = 250 * time.Millisecond
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.SweepEvery = cmp.Or(o.SweepEvery, 250*time.Millisecond)
 	if o.OnSwept == nil {
 		o.OnSwept = func(context.Context, Swept) {}
 	}

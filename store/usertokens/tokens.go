@@ -1,6 +1,7 @@
 package usertokens
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -65,16 +66,10 @@ type Store struct {
 // New makes a store with the keys of its file; the error says what is wrong with the file. Load
 // or Run reads what is on record.
 func New(rec *record.DB, db *redisdb.DB, o Options) (*Store, error) {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.PollEvery <= 0 {
-		o.PollEvery = defaultPoll
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.PollEvery = cmp.Or(o.PollEvery, defaultPoll)
 	o.PollEvery = min(o.PollEvery, maxPoll)
-	if o.Rest <= 0 {
-		o.Rest = record.TokenKeyRest
-	}
+	o.Rest = cmp.Or(o.Rest, record.TokenKeyRest)
 	s := &Store{rec: rec, db: db, now: db.Clock, o: o, page: revocationPage, remembered: remembered{most: generation}}
 	return s, s.Reload()
 }

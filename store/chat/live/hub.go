@@ -1,6 +1,7 @@
 package live
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"log/slog"
@@ -46,9 +47,7 @@ type Hub struct {
 // New makes the hub of a store of chats on the same Redis; log may be nil. It
 // starts nothing.
 func New(chats *chat.Store, db *redisdb.DB, log *slog.Logger) *Hub {
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
+	log = cmp.Or(log, slog.New(slog.DiscardHandler))
 	return &Hub{
 		chats: chats, db: db, log: log, wake: make(chan struct{}, 1),
 		topics: map[string]*topic{}, changed: map[string]struct{}{}, stale: map[*topic]struct{}{},
