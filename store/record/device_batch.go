@@ -74,11 +74,15 @@ func (db *DB) PutDevices(ctx context.Context, b DeviceBatch, once api.Idempotenc
 		if err != nil {
 			return err
 		}
-		written, err := db.putDevices(ctx, tx, b, subjects.Tokens, now)
-		if err != nil {
+		list := b.rows(now)
+		field := func(i int) string { return fmt.Sprintf("devices[%d].%s", i, b.Devices[i].TokenField()) }
+		if _, err := db.putDevices(ctx, tx, list, b.Owners, field); err != nil {
 			return err
 		}
-		c = Change{Users: users, Outbox: []string{row.ID}, Devices: written}
+		c = Change{Users: users, Outbox: []string{row.ID}, Devices: make(map[string]OwnedDevice, len(list))}
+		for _, r := range list {
+			c.Devices[r.Token] = OwnedDevice{User: r.User, Device: r.device()}
+		}
 		return db.announce(ctx, tx, []OutboxRow{row})
 	})
 	if err != nil || replayed {
@@ -87,40 +91,55 @@ func (db *DB) PutDevices(ctx context.Context, b DeviceBatch, once api.Idempotenc
 	return c, false, nil
 }
 
-// putDevices writes the rows of a batch in the order of their tokens, so that two batches lock them
-// in the same order.
-func (db *DB) putDevices(ctx context.Context, tx *sqlx.Tx, b DeviceBatch, tokens []string, now int64) (map[string]OwnedDevice, error) {
-	old, err := db.lockDevices(ctx, tx, b, tokens)
+// rows are the rows of a batch that is registered now.
+func (b DeviceBatch) rows(now int64) []deviceRow {
+	list := make([]deviceRow, len(b.Devices))
+	for i := range b.Devices {
+		d := &b.Devices[i]
+		list[i] = deviceRow{Token: d.Token, User: d.User, Platform: d.Platform, Topic: d.Topic,
+			Environment: string(d.Environment), Locale: d.Locale, Target: d.Target(), State: string(api.DeviceActive), RegisteredAt: now}
+	}
+	return list
+}
+
+// putDevices writes the rows of devices that are registered, in the order of their tokens, so that two
+// writers lock them in the same order. It returns the rows that known tokens had, and gives each of
+// these tokens a later time than before. owners are the tokens' owners as the writer read them, and
+// field names the field that gives a row's token.
+func (db *DB) putDevices(ctx context.Context, tx *sqlx.Tx, list []deviceRow, owners map[string]string, field func(int) string) (map[string]deviceRow, error) {
+	old, err := db.lockDevices(ctx, tx, list, owners)
 	if err != nil {
 		return nil, err
 	}
-	if err := makeRooms(ctx, tx, b.Devices, old); err != nil {
+	if err := makeRooms(ctx, tx, list, old, field); err != nil {
 		return nil, err
 	}
-	written := make(map[string]OwnedDevice, len(b.Devices))
-	added, saved := make([]deviceRow, 0, len(b.Devices)), make([]deviceRow, 0, len(old))
-	for i := range b.Devices {
-		d := &b.Devices[i]
-		row := deviceRow{Token: d.Token, User: d.User, Platform: d.Platform, Topic: d.Topic,
-			Environment: string(d.Environment), Locale: d.Locale, Target: d.Target(), State: string(api.DeviceActive), RegisteredAt: now}
-		if had, known := old[d.Token]; known {
-			row.RegisteredAt = max(now, had.RegisteredAt+1)
-			saved = append(saved, row)
+	added, saved := make([]deviceRow, 0, len(list)), make([]deviceRow, 0, len(old))
+	for i := range list {
+		r := &list[i]
+		if had, known := old[r.Token]; known {
+			r.RegisteredAt = max(r.RegisteredAt, had.RegisteredAt+1)
+			saved = append(saved, *r)
 		} else {
-			added = append(added, row)
+			added = append(added, *r)
 		}
-		written[d.Token] = OwnedDevice{User: d.User, Device: row.device()}
 	}
+	// If another writer was faster, its rows are not touched, because their users are not locked.
 	if err := insertDevices(ctx, tx, added, ""); duplicate(err) {
-		return nil, ErrOwnerChanged // another writer was faster, as in addDevice
+		return nil, ErrOwnerChanged
 	} else if err != nil {
 		return nil, err
 	}
-	return written, insertDevices(ctx, tx, saved, db.d.onDevice())
+	return old, insertDevices(ctx, tx, saved, db.d.onDevice())
 }
 
 // lockDevices reads the rows of tokens under their locks, by token.
-func (db *DB) lockDevices(ctx context.Context, tx *sqlx.Tx, b DeviceBatch, tokens []string) (map[string]deviceRow, error) {
+func (db *DB) lockDevices(ctx context.Context, tx *sqlx.Tx, list []deviceRow, owners map[string]string) (map[string]deviceRow, error) {
+	tokens := make([]string, len(list))
+	for i := range list {
+		tokens[i] = list[i].Token
+	}
+	slices.Sort(tokens)
 	old := make(map[string]deviceRow, len(tokens))
 	for part := range slices.Chunk(tokens, chunk) {
 		query, args, err := in("SELECT "+deviceColumns+" FROM devices WHERE token IN (?) ORDER BY token"+db.d.forUpdate, part)
@@ -135,9 +154,8 @@ func (db *DB) lockDevices(ctx context.Context, tx *sqlx.Tx, b DeviceBatch, token
 			old[r.Token] = r
 		}
 	}
-	for i := range b.Devices {
-		d := &b.Devices[i]
-		if r, known := old[d.Token]; known && r.User != d.User && r.User != b.Owners[d.Token] {
+	for _, r := range list {
+		if had, known := old[r.Token]; known && had.User != r.User && had.User != owners[r.Token] {
 			return nil, ErrOwnerChanged
 		}
 	}
@@ -161,12 +179,12 @@ func insertDevices(ctx context.Context, tx *sqlx.Tx, list []deviceRow, onConflic
 	return nil
 }
 
-// makeRooms makes sure that the new devices of each user fit, as makeRoom does for one device. It
-// names the devices of the batch that do not.
-func makeRooms(ctx context.Context, tx *sqlx.Tx, devices []api.DeviceEntry, old map[string]deviceRow) error {
-	more, to := map[string][]int{}, make(map[string]string, len(devices))
-	for i := range devices {
-		d := &devices[i]
+// makeRooms makes sure that the new devices of each user fit. It removes the devices that were dropped
+// longest ago, and names the new ones that do not fit.
+func makeRooms(ctx context.Context, tx *sqlx.Tx, list []deviceRow, old map[string]deviceRow, field func(int) string) error {
+	more, to := map[string][]int{}, make(map[string]string, len(list))
+	for i := range list {
+		d := &list[i]
 		to[d.Token] = d.User
 		if had, known := old[d.Token]; !known || had.User != d.User {
 			more[d.User] = append(more[d.User], i)
@@ -191,15 +209,10 @@ func makeRooms(ctx context.Context, tx *sqlx.Tx, devices []api.DeviceEntry, old 
 		}
 		full = append(full, more[user][len(more[user])-max(excess, 0):]...)
 	}
-	return tooManyDevices(devices, full)
-}
-
-// tooManyDevices names the devices of a batch that would be more than their users may have.
-func tooManyDevices(devices []api.DeviceEntry, full []int) error {
 	slices.Sort(full)
 	fields := make([]api.FieldError, len(full))
 	for i, n := range full {
-		fields[i] = api.FieldError{Field: fmt.Sprintf("devices[%d].%s", n, devices[n].TokenField()), Rule: "max",
+		fields[i] = api.FieldError{Field: field(n), Rule: "max",
 			Message: fmt.Sprintf("would be one more than the %d devices a user may have", api.MaxDevices)}
 	}
 	return api.InvalidFields(fields)

@@ -41,9 +41,6 @@ const deviceColumns = "token, user_id, platform, topic, environment, locale, tar
 // maxReason is the size of the column reason.
 const maxReason = 128
 
-const insertDevice = "INSERT INTO devices (" + deviceColumns +
-	") VALUES (:token, :user_id, :platform, :topic, :environment, :locale, :target, :state, :reason, :registered_at, :dropped_at)"
-
 // DeviceOwner names the user to whom a token belongs; "" if the token is unknown.
 func (db *DB) DeviceOwner(ctx context.Context, token string) (string, error) {
 	var user string
@@ -119,27 +116,15 @@ func (db *DB) PutDevice(ctx context.Context, w DeviceWrite, r *api.DeviceRequest
 				return err
 			}
 		}
-		old, err := db.lockDevice(ctx, tx, w)
+		list := []deviceRow{{Token: w.Token, User: w.User, Platform: r.Platform, Topic: r.Topic, Environment: string(r.Environment),
+			Locale: r.Locale, Target: r.Target, State: string(api.DeviceActive), RegisteredAt: now}}
+		old, err := db.putDevices(ctx, tx, list, map[string]string{w.Token: w.Owner}, func(int) string { return r.TokenField() })
 		if err != nil {
 			return err
 		}
-		done.Created = old == nil || old.User != w.User
-		if done.Created {
-			if err := makeRoom(ctx, tx, w.User, r); err != nil {
-				return err
-			}
-		}
-		row := deviceRow{Token: w.Token, User: w.User, Platform: r.Platform, Topic: r.Topic, Environment: string(r.Environment),
-			Locale: r.Locale, Target: r.Target, State: string(api.DeviceActive), RegisteredAt: now}
-		if old != nil {
-			row.RegisteredAt = max(now, old.RegisteredAt+1)
-		}
-		dev := row.device()
-		done.Device = &dev
-		if old == nil {
-			return db.addDevice(ctx, tx, row)
-		}
-		return db.saveDevice(ctx, tx, row)
+		device, had := list[0].device(), old[w.Token]
+		done = Registered{Device: &device, Created: had.User != w.User}
+		return nil
 	}})
 	if err != nil {
 		return Registered{}, Change{}, err
@@ -164,39 +149,9 @@ func (db *DB) lockDevice(ctx context.Context, tx *sqlx.Tx, w DeviceWrite) (*devi
 	return &row, nil
 }
 
-// addDevice inserts a token that had no row a moment ago. If another writer was faster its row
-// is not touched, because that row's user is not locked.
-func (db *DB) addDevice(ctx context.Context, tx *sqlx.Tx, row deviceRow) error {
-	_, err := tx.NamedExecContext(ctx, insertDevice, row)
-	if duplicate(err) {
-		return ErrOwnerChanged
-	}
-	return err
-}
-
-func (db *DB) saveDevice(ctx context.Context, tx *sqlx.Tx, row deviceRow) error {
-	_, err := tx.NamedExecContext(ctx, insertDevice+db.d.onDevice(), row)
-	return err
-}
-
 // onDevice ends an INSERT that replaces the rows of known tokens.
 func (d dialect) onDevice() string {
 	return d.onConflict("token", []string{"user_id", "platform", "topic", "environment", "locale", "target", "state", "reason", "registered_at", "dropped_at"})
-}
-
-// makeRoom makes sure that one more device fits. It removes the device that was dropped longest
-// ago. If api.MaxDevices devices are not dropped, the new one is refused.
-func makeRoom(ctx context.Context, tx *sqlx.Tx, user string, r *api.DeviceRequest) error {
-	have, err := devicesOf(ctx, tx, user)
-	if err != nil || len(have) < api.MaxDevices {
-		return err
-	}
-	i := slices.IndexFunc(have, func(r deviceRow) bool { return r.State == string(api.DeviceDropped) })
-	if i < 0 {
-		return api.Invalid(r.TokenField(), "max", "would be one more than the %d devices a user may have", api.MaxDevices)
-	}
-	_, err = tx.ExecContext(ctx, "DELETE FROM devices WHERE token = ?", have[i].Token)
-	return err
 }
 
 // devicesOf reads the devices of a user. Those that were dropped longest ago come first among those
@@ -243,7 +198,7 @@ func (db *DB) SetDeviceState(ctx context.Context, w DeviceWrite, v StateChange) 
 				row.DroppedAt = &at
 			}
 		}
-		return db.saveDevice(ctx, tx, *row)
+		return insertDevices(ctx, tx, []deviceRow{*row}, db.d.onDevice())
 	}})
 }
 
