@@ -13,24 +13,11 @@ import (
 	"fanfare/store/queue"
 )
 
-// The kinds of dead letters.
-const (
-	kindEvent        = "event"
-	kindNotification = "notification"
-	kindJob          = "job"
-)
-
-// deadQueue is a queue and the kind of its dead letters.
-type deadQueue struct {
-	kind  string
-	queue *queue.Queue
-}
-
 // deadQueueOf finds the queue of a dead letter by the kind that the letter's id begins with.
 func (s *server) deadQueueOf(id string) (*queue.Queue, error) {
 	for _, q := range s.queues {
-		if strings.HasPrefix(id, q.queue.Name()+".") {
-			return q.queue, nil
+		if strings.HasPrefix(id, q.Name()+".") {
+			return q, nil
 		}
 	}
 	return nil, api.Errorf(api.CodeNotFound, "no dead letter %s", id)
@@ -69,11 +56,11 @@ func (s *server) listDeadLetters(ctx context.Context, in *listDeadLettersRequest
 	var read []*listPosition
 	var seen time.Time // all letters from then on were looked at
 	for _, q := range s.queues {
-		at := positions.of(q.kind)
-		if at.End || (in.Kind != "" && in.Kind != q.kind) {
+		at := positions.of(q.DeadKind())
+		if at.End || (in.Kind != "" && in.Kind != q.DeadKind()) {
 			continue
 		}
-		if at.page, err = q.queue.DeadLetters(ctx, filter, at.Cursor, int(in.Limit)); err != nil {
+		if at.page, err = q.DeadLetters(ctx, filter, at.Cursor, int(in.Limit)); err != nil {
 			return nil, err
 		}
 		at.queue, at.filter = q, filter
@@ -98,7 +85,7 @@ func (s *server) listDeadLetters(ctx context.Context, in *listDeadLettersRequest
 type listPosition struct {
 	Cursor string `json:"c,omitempty"`
 	End    bool   `json:"e,omitempty"`
-	queue  deadQueue
+	queue  *queue.Queue
 	filter queue.DeadFilter
 	page   *queue.DeadPage
 }
@@ -147,7 +134,7 @@ func (p listPositions) after(ctx context.Context, read []*listPosition, shown []
 func (p *listPosition) advance(ctx context.Context, shown []api.DeadLetter) (err error) {
 	n := 0
 	for _, d := range shown {
-		if d.Kind == p.queue.kind {
+		if d.Kind == p.queue.DeadKind() {
 			n++
 		}
 	}
@@ -156,7 +143,7 @@ func (p *listPosition) advance(ctx context.Context, shown []api.DeadLetter) (err
 	case n == 0 && len(page.Items) > 0:
 		return nil
 	case n < len(page.Items):
-		if page, err = p.queue.queue.DeadLetters(ctx, p.filter, p.Cursor, n); err != nil {
+		if page, err = p.queue.DeadLetters(ctx, p.filter, p.Cursor, n); err != nil {
 			return err
 		}
 	}
@@ -179,7 +166,7 @@ func (p *listPosition) advance(ctx context.Context, shown []api.DeadLetter) (err
 func (s *server) listDeadLetterGroups(ctx context.Context, _ *web.Nothing) (*web.Reply[api.DeadLetterGroups], error) {
 	groups := &api.DeadLetterGroups{Items: []api.DeadLetterGroup{}}
 	for _, q := range s.queues {
-		of, err := q.queue.DeadGroups(ctx)
+		of, err := q.DeadGroups(ctx)
 		if err != nil {
 			return nil, err
 		}

@@ -9,6 +9,7 @@ import (
 
 	"fanfare/api"
 	"fanfare/store/contacts"
+	"fanfare/store/queue"
 	"fanfare/store/sales"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -42,7 +43,7 @@ type owedFigure struct {
 // Only readiness and the wake-up latency are the process's own. Figures that cannot be read are
 // absent: old figures are never shown.
 type queueMetrics struct {
-	queues   []deadQueue
+	queues   []*queue.Queue
 	contacts *contacts.Store // nil: there are none
 	sales    *sales.Store    // nil: there are none
 	figures  []queueFigure
@@ -59,7 +60,7 @@ type queueMetrics struct {
 }
 
 func newQueueMetrics(o Options) *queueMetrics {
-	m := &queueMetrics{queues: o.queues(), contacts: o.Contacts, sales: o.Sales}
+	m := &queueMetrics{queues: o.Queues, contacts: o.Contacts, sales: o.Sales}
 	add := func(kind prometheus.ValueType, name, help string, value func(*api.QueueStats) float64) {
 		desc := prometheus.NewDesc("fanfare_queue_"+name, help, []string{"queue"}, nil)
 		m.figures = append(m.figures, queueFigure{desc, kind, value})
@@ -231,12 +232,12 @@ func readOwed(ctx context.Context, contacts *contacts.Store, sales *sales.Store,
 }
 
 // statsOf asks all queues at once.
-func statsOf(ctx context.Context, queues []deadQueue) ([]api.QueueStats, error) {
+func statsOf(ctx context.Context, queues []*queue.Queue) ([]api.QueueStats, error) {
 	stats := make([]api.QueueStats, len(queues))
 	g, ctx := errgroup.WithContext(ctx)
 	for i, q := range queues {
 		g.Go(func() (err error) {
-			stats[i], err = q.queue.Stats(ctx)
+			stats[i], err = q.Stats(ctx)
 			return err
 		})
 	}

@@ -58,8 +58,8 @@ type Options struct {
 	Sales *sales.Store
 	// DeadLetters retries and deletes many dead letters.
 	DeadLetters *deadletters.Store
-	// The queues behind stats and dead letters; a nil queue is left out.
-	EventQueue, NotificationQueue, JobQueue *queue.Queue
+	// Queues are those behind stats and dead letters, in the order in which they are listed.
+	Queues []*queue.Queue
 
 	// TakesDevice tells whether there is an app for a device. With a user token, other devices
 	// cannot be registered. Default: there is an app for every device.
@@ -107,7 +107,7 @@ type server struct {
 	figures  statsFeed
 	pauses   *apps.Store
 	letters  *deadletters.Store
-	queues   []deadQueue
+	queues   []*queue.Queue
 
 	erase     func(ctx context.Context, user string) (string, error)
 	takes     func(*api.DeviceRequest) bool
@@ -152,7 +152,7 @@ func newServer(o Options) *server {
 	}
 	s := &server{
 		keys: o.Keys, tokens: o.Tokens, servers: o.Servers, series: o.Series, pauses: o.Pauses, letters: o.DeadLetters, confirming: confirming,
-		events: o.Events, devices: o.Devices, record: o.Record, contacts: o.Contacts, chats: o.Chats, live: o.Live, pusher: o.Pusher, sales: o.Sales, queues: o.queues(),
+		events: o.Events, devices: o.Devices, record: o.Record, contacts: o.Contacts, chats: o.Chats, live: o.Live, pusher: o.Pusher, sales: o.Sales, queues: o.Queues,
 		erase: o.Erase, takes: o.TakesDevice, origins: o.PushOrigins, publicKey: o.PublicKey, apps: o.Apps, ready: o.Ready, delivered: o.DeliveredPerSecond, about: o.About, web: web.New(o.Web), messages: messages,
 		metrics: scraped.before(promhttp.HandlerFor(o.Web.Registry, promhttp.HandlerOpts{})), document: o.Document, docs: o.Docs,
 	}
@@ -203,15 +203,4 @@ func (o Options) withDefaults() Options {
 	o.Web.HasKeys, o.Web.Authenticate, o.Web.Find = o.Keys.Any, o.Keys.Authenticate, o.Keys.Find
 	o.Web.Users = web.Users{Recall: o.Tokens.Recall, Verify: o.Tokens.Verify, Take: o.Tokens.TakeTicket, Ended: o.Tokens.Ended, Erased: o.Tokens.Erased}
 	return o
-}
-
-// queues lists the queues that are set, with the names of their dead letters' kinds.
-func (o Options) queues() []deadQueue {
-	var out []deadQueue
-	for _, q := range []deadQueue{{kindEvent, o.EventQueue}, {kindNotification, o.NotificationQueue}, {kindJob, o.JobQueue}} {
-		if q.queue != nil {
-			out = append(out, q)
-		}
-	}
-	return out
 }

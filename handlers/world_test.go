@@ -111,8 +111,8 @@ func setupSQL(t testing.TB, db *redisdb.DB, url string, change ...func(*handlers
 		Contacts: w.contacts, Sales: w.sales, Events: happened, Devices: w.devices, Record: rec, Keys: w.keys, Tokens: w.tokens, Servers: servers.New(db, servers.Options{}), Series: series.New(db, series.Options{}), Pauses: apps.New(db),
 		Chats: w.chats, Live: w.live, Pusher: w.pusher, PublicKey: func(string) (string, bool) { return "BKey", true },
 		DeadLetters: w.letters,
-		EventQueue:  w.queue, NotificationQueue: w.notifications, JobQueue: w.jobs,
-		Document: openapi.Document(), Docs: openapi.UI(web.NotFound),
+		Queues:      []*queue.Queue{w.queue, w.notifications, w.jobs},
+		Document:    openapi.Document(), Docs: openapi.UI(web.NotFound),
 		Web: web.Options{Closing: w.closing, Streams: &w.streams, Logger: slog.New(slog.NewJSONHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))},
 	}
 	for _, f := range change {
