@@ -152,7 +152,7 @@ func TestW4_TheKeyForPages(t *testing.T) {
 	}
 	t.Run("WithoutApps", func(t *testing.T) {
 		t.Parallel()
-		setup(t, func(o *handlers.Options) { o.PublicKey = nil }).get("/v1/webpush/shop/key").wants(t, 404, problem(api.CodeNotFound, "there is no app of Web Push for the topic shop"))
+		setup(t, func(o *handlers.Options) { o.PublicKey = func(string) (string, bool) { return "", false } }).get("/v1/webpush/shop/key").wants(t, 404, problem(api.CodeNotFound, "there is no app of Web Push for the topic shop"))
 	})
 	t.Run("WithoutKeysForThisMachineAlone", func(t *testing.T) {
 		t.Parallel()

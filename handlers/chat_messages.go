@@ -52,9 +52,7 @@ func (s *server) postMessage(ctx context.Context, in *postMessageRequest) (*web.
 }
 
 // pushes tells whether messages are to be pushed.
-func (s *server) pushes(ctx context.Context) bool {
-	return s.pusher != nil && s.events.Knows(ctx, api.ChatMessageType)
-}
+func (s *server) pushes(ctx context.Context) bool { return s.events.Knows(ctx, api.ChatMessageType) }
 
 // sent counts a message and has its push made, outside of the request's path. A replay asks for
 // the push, too, because the first request may have died before it could.

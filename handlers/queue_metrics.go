@@ -44,8 +44,8 @@ type owedFigure struct {
 // absent: old figures are never shown.
 type queueMetrics struct {
 	queues   []*queue.Queue
-	contacts *contacts.Store // nil: there are none
-	sales    *sales.Store    // nil: there are none
+	contacts *contacts.Store
+	sales    *sales.Store
 	figures  []queueFigure
 	owed     []owedFigure
 	stats    atomic.Pointer[api.Stats]
@@ -210,24 +210,19 @@ func (m *queueMetrics) refresh(ctx context.Context) {
 	m.stats.Store(&stats)
 }
 
-// readOwed adds the backlog of contacts and sales. Figures that cannot be read are left out. A store
-// may be nil; then it has no figures.
+// readOwed adds the backlog of contacts and sales. Figures that cannot be read are left out.
 func readOwed(ctx context.Context, contacts *contacts.Store, sales *sales.Store, to *api.Stats) {
 	var both sync.WaitGroup
-	if contacts != nil {
-		both.Go(func() {
-			if lag, err := contacts.Stats(ctx); err == nil {
-				to.Contacts = &lag
-			}
-		})
-	}
-	if sales != nil {
-		both.Go(func() {
-			if owed, err := sales.Stats(ctx); err == nil {
-				to.Sales = &owed
-			}
-		})
-	}
+	both.Go(func() {
+		if lag, err := contacts.Stats(ctx); err == nil {
+			to.Contacts = &lag
+		}
+	})
+	both.Go(func() {
+		if owed, err := sales.Stats(ctx); err == nil {
+			to.Sales = &owed
+		}
+	})
 	both.Wait()
 }
 

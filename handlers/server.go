@@ -25,7 +25,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Options are the parts that the handlers use. The stores are needed; the rest may stay zero.
+// Options are the parts that the handlers use. All are needed, except UserConfirm, About and what of Web has
+// a default.
 type Options struct {
 	Events  *events.Store
 	Devices *devices.Store
@@ -34,27 +35,25 @@ type Options struct {
 	Record *record.DB
 	// Tokens are the user tokens and tickets.
 	Tokens *usertokens.Store
-	// Erase begins the operation that erases a user, and returns its id; default: Tokens.Erase,
-	// which leaves the work to the relay of the outbox.
+	// Erase begins the operation that erases a user, and returns its id.
 	Erase func(ctx context.Context, user string) (string, error)
-	// Contacts are the recent contacts; if nil, the stats do not contain their lag.
+	// Contacts are the recent contacts.
 	Contacts *contacts.Store
 	// Chats are the chats, and Live is for their streams and long polls. Pusher makes push
-	// notifications of messages for members without a stream; if nil, there are none.
+	// notifications of messages for members without a stream.
 	Chats  *chat.Store
 	Live   *live.Hub
 	Pusher *chat.Pusher
 	// UserConfirm lets users confirm their own reservations. Default: only API keys can, so that a
 	// backend confirms once the buyer has paid.
 	UserConfirm bool
-	// Apps lists the apps of push services, by name; default: there are none. Pauses knows which are
-	// paused.
+	// Apps lists the apps of push services, by name. Pauses knows which are paused.
 	Apps   func(context.Context) ([]api.App, error)
 	Pauses *apps.Store
 	// Servers lists the processes, and Series has what they did minute by minute.
 	Servers *servers.Store
 	Series  *series.Store
-	// Sales are the sales; if nil, the stats do not contain their backlog.
+	// Sales are the sales.
 	Sales *sales.Store
 	// DeadLetters retries and deletes many dead letters.
 	DeadLetters *deadletters.Store
@@ -62,31 +61,29 @@ type Options struct {
 	Queues []*queue.Queue
 
 	// TakesDevice tells whether there is an app for a device. With a user token, other devices
-	// cannot be registered. Default: there is an app for every device.
+	// cannot be registered.
 	TakesDevice func(*api.DeviceRequest) bool
-	// PushOrigins lists the push services whose browsers can register; default api.KnownPushOrigins.
+	// PushOrigins lists the push services whose browsers can register.
 	PushOrigins api.PushOrigins
 	// PublicKey is the public key of the app of Web Push for a topic, in base64url; ok is false if there is
-	// none. Default: there are no such apps.
+	// none.
 	PublicKey func(topic string) (key string, ok bool)
 
-	// Ready reports the state of the dependencies; default: always ready.
+	// Ready reports the state of the dependencies.
 	Ready func(context.Context) api.Readiness
 	// DeliveredPerSecond is this process's mean rate over the last minute.
 	DeliveredPerSecond func() float64
 
 	// About describes this process and its configuration.
 	About api.About
-	// Console makes the operators' console, which calls the routes of the given handler. Default:
-	// there is none.
+	// Console makes the operators' console, which calls the routes of the given handler.
 	Console func(routes http.Handler) http.Handler
 
-	// Document serves openapi.json, and Docs the pages below /docs/. Default:
-	// there are none.
+	// Document serves openapi.json, and Docs the pages below /docs/.
 	Document, Docs http.Handler
 
 	// Web says which callers to answer and how many requests at once. New sets its HasKeys,
-	// Authenticate and Users from Keys and Tokens; /metrics serves its Registry.
+	// Authenticate and Users from Keys and Tokens; /metrics serves its Registry, which is needed.
 	Web web.Options
 }
 
@@ -130,7 +127,7 @@ type server struct {
 
 // New makes the HTTP handler. It starts nothing and needs no closing.
 func New(o Options) http.Handler {
-	o = o.withDefaults()
+	o = o.withCallers()
 	s := newServer(o)
 	all := s.web.Handler(s.routes())
 	s.console = o.Console(all)
@@ -164,42 +161,8 @@ func newServer(o Options) *server {
 	return s
 }
 
-func (o Options) withDefaults() Options {
-	if o.Ready == nil {
-		o.Ready = func(context.Context) api.Readiness {
-			return api.Readiness{Ready: true, Dependencies: []api.Dependency{}}
-		}
-	}
-	if o.Erase == nil {
-		o.Erase = o.Tokens.Erase
-	}
-	if o.TakesDevice == nil {
-		o.TakesDevice = func(*api.DeviceRequest) bool { return true }
-	}
-	if o.PushOrigins == nil {
-		o.PushOrigins = api.KnownPushOrigins
-	}
-	if o.PublicKey == nil {
-		o.PublicKey = func(string) (string, bool) { return "", false }
-	}
-	if o.Apps == nil {
-		o.Apps = func(context.Context) ([]api.App, error) { return []api.App{}, nil }
-	}
-	if o.DeliveredPerSecond == nil {
-		o.DeliveredPerSecond = func() float64 { return 0 }
-	}
-	if o.Console == nil {
-		o.Console = func(http.Handler) http.Handler { return http.HandlerFunc(web.NotFound) }
-	}
-	if o.Document == nil {
-		o.Document = http.HandlerFunc(web.NotFound)
-	}
-	if o.Docs == nil {
-		o.Docs = http.HandlerFunc(web.NotFound)
-	}
-	if o.Web.Registry == nil {
-		o.Web.Registry = prometheus.NewRegistry()
-	}
+// withCallers lets the edge find callers in the stores.
+func (o Options) withCallers() Options {
 	o.Web.HasKeys, o.Web.Authenticate, o.Web.Find = o.Keys.Any, o.Keys.Authenticate, o.Keys.Find
 	o.Web.Users = web.Users{Recall: o.Tokens.Recall, Verify: o.Tokens.Verify, Take: o.Tokens.TakeTicket, Ended: o.Tokens.Ended, Erased: o.Tokens.Erased}
 	return o

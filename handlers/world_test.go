@@ -32,6 +32,8 @@ import (
 	"fanfare/store/servers"
 	"fanfare/store/storetest"
 	"fanfare/store/usertokens"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // token is a valid device token.
@@ -113,7 +115,14 @@ func setupSQL(t testing.TB, db *redisdb.DB, url string, change ...func(*handlers
 		DeadLetters: w.letters,
 		Queues:      []*queue.Queue{w.queue, w.notifications, w.jobs},
 		Document:    openapi.Document(), Docs: openapi.UI(web.NotFound),
-		Web: web.Options{Closing: w.closing, Streams: &w.streams, Logger: slog.New(slog.NewJSONHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))},
+		Erase: w.tokens.Erase, TakesDevice: func(*api.DeviceRequest) bool { return true }, PushOrigins: api.KnownPushOrigins,
+		Apps: func(context.Context) ([]api.App, error) { return []api.App{}, nil },
+		Ready: func(context.Context) api.Readiness {
+			return api.Readiness{Ready: true, Dependencies: []api.Dependency{}}
+		},
+		DeliveredPerSecond: func() float64 { return 0 },
+		Console:            func(http.Handler) http.Handler { return http.HandlerFunc(web.NotFound) },
+		Web:                web.Options{Registry: prometheus.NewRegistry(), Closing: w.closing, Streams: &w.streams, Logger: slog.New(slog.NewJSONHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))},
 	}
 	for _, f := range change {
 		f(&o)

@@ -58,7 +58,7 @@ func (s *Server) started(next http.HandlerFunc) http.HandlerFunc {
 // allows the call.
 func (s *Server) identify(r *http.Request, info *requestInfo, rt *Route) error {
 	secret, ok := bearer(r.Header)
-	if ok && s.users.isToken(secret) {
+	if ok && isToken(secret) {
 		return s.identifyUser(info, rt, func() (*api.User, error) { return s.userOfToken(r, info, secret) })
 	}
 	if ticket := s.ticketOf(r, rt); ticket != "" {
@@ -150,7 +150,7 @@ func (s *Server) StillAllowed(ctx context.Context) error {
 		}
 		return nil
 	}
-	if info.subject != "" && s.users.Erased != nil && s.users.Erased(info.subject, info.started) {
+	if info.subject != "" && s.users.Erased(info.subject, info.started) {
 		return api.Errorf(api.CodeUnauthorized, "the user was erased")
 	}
 	if info.key == nil {
@@ -202,8 +202,7 @@ func challenge(h http.Header, err error, info *requestInfo, rt *Route) {
 // AnyUser opens a route to every user token, with any scopes.
 const AnyUser api.UserScope = "*"
 
-// Users finds the users of tokens and tickets. The zero value knows no tokens and treats a token as a
-// wrong API key.
+// Users finds the users of tokens and tickets.
 type Users struct {
 	// Recall returns the user of a token that Verify has accepted before, nil for any other
 	// token. It must be quick. A token that has ended is api.CodeUnauthorized.
@@ -215,7 +214,7 @@ type Users struct {
 	Take func(ctx context.Context, ticket string) (*api.User, error)
 	// Ended says why a user's token or ticket is no longer valid; "" while it is.
 	Ended func(*api.User) api.ByeReason
-	// Erased tells whether a user was erased since a time; nil: nobody is.
+	// Erased tells whether a user was erased since a time.
 	Erased func(user string, since time.Time) bool
 }
 
@@ -223,14 +222,12 @@ type Users struct {
 func UserOf(ctx context.Context) *api.User { return infoOf(ctx).user }
 
 // isToken tells a user token from an API key, which has no dots.
-func (u *Users) isToken(secret string) bool {
-	return strings.IndexByte(secret, '.') >= 0 && u.Verify != nil
-}
+func isToken(secret string) bool { return strings.IndexByte(secret, '.') >= 0 }
 
 // ticketOf is the ticket in a request's query, "" without one. If a request has an Authorization
 // header its ticket does not count, so that the caller is unambiguous.
 func (s *Server) ticketOf(r *http.Request, rt *Route) string {
-	if !rt.tickets || r.URL.RawQuery == "" || r.Method != http.MethodGet || s.users.Take == nil || r.Header["Authorization"] != nil {
+	if !rt.tickets || r.URL.RawQuery == "" || r.Method != http.MethodGet || r.Header["Authorization"] != nil {
 		return ""
 	}
 	return r.URL.Query().Get("ticket")

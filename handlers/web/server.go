@@ -31,7 +31,7 @@ type Options struct {
 	// Registry is where metrics are registered; default: one of its own.
 	Registry *prometheus.Registry
 
-	// Users finds the users of tokens and tickets; default: none.
+	// Users finds the users of tokens and tickets; a server that gets any needs it.
 	Users Users
 	// AllowedOrigins are the pages that may call the routes that a user token opens, each in a
 	// form that CheckOrigin accepts, or AnyOrigin; default: none.
