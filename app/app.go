@@ -183,13 +183,11 @@ func (a *app) openNouns() error {
 	a.servers = servers.New(a.redis, servers.Options{Logger: a.log})
 	a.series = series.New(a.redis, series.Options{Totals: a.metrics.Totals, Depths: a.depths, Logger: a.log})
 	a.letters = deadletters.New(deadletters.Options{Queues: a.queues(), Jobs: a.jobQueue, Logger: a.log})
-	a.contacts, err = contacts.New(a.contactsRedis, a.record, a.jobQueue, contacts.Options{
+	a.contacts = contacts.New(a.contactsRedis, a.record, a.jobQueue, contacts.Options{
 		Max: a.config.ContactsMax, Min: a.config.ContactsMin, Logger: a.log,
 	})
-	if err != nil {
-		return err
-	}
-	return a.openSales()
+	a.openSales()
+	return nil
 }
 
 func (a *app) openWorkers() {

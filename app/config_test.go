@@ -110,6 +110,7 @@ func TestConfigReportsEveryProblemAtOnce(t *testing.T) {
 	}
 }
 
+// What the specification has refused at start (R4, S14) is among these.
 func TestConfigProblems(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct{ environ, want string }{

@@ -1,8 +1,6 @@
 package app
 
 import (
-	"fmt"
-
 	"fanfare/store/sales"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -10,7 +8,7 @@ import (
 
 // openSales makes the sales. The outcome of each attempt to reserve, and of each attempt to
 // restore a sale, is counted.
-func (a *app) openSales() error {
+func (a *app) openSales() {
 	tries := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "fanfare_sale_reservations_total", Help: "Attempts to reserve, by outcome.",
 	}, []string{"outcome"})
@@ -22,16 +20,11 @@ func (a *app) openSales() error {
 	}
 	a.registry.MustRegister(tries, restores)
 	c := a.config
-	var err error
-	a.sales, err = sales.New(a.redis, a.record, a.jobQueue, sales.Options{
+	a.sales = sales.New(a.redis, a.record, a.jobQueue, sales.Options{
 		NoLocal: !bool(c.SaleLocal), MaxInFlight: c.SaleMaxInFlight, MinReplicas: c.SaleMinReplicas, Logger: a.log,
 		OnReserve: func(outcome string) { tries.WithLabelValues(outcome).Inc() },
 		OnRestore: func(outcome string) { restores.WithLabelValues(outcome).Inc() },
 	})
-	if err != nil {
-		return fmt.Errorf("FANFARE_SALE_MIN_REPLICAS: %w", err)
-	}
-	return nil
 }
 
 // saleLoops are the background loops of the sales.

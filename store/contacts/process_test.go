@@ -63,10 +63,7 @@ func (p *process) play(ctx context.Context) error {
 		return err
 	}
 	jobs := queue.New(db, queue.Options{Name: "jobs", Shards: 2, MaxAge: -1, Lease: time.Second, RetryMax: time.Second})
-	s, err := New(db, rec, jobs, p.Options)
-	if err != nil {
-		return err
-	}
+	s := New(db, rec, jobs, p.Options)
 	if p.Role == "worker" {
 		go func() { _ = rec.NewRelay(p.Relay, s.Outbox()).Run(ctx) }()
 		return jobs.Run(ctx, queue.ByType(s.Jobs()))

@@ -61,8 +61,7 @@ func withStore(t testing.TB, contacts, main *redisdb.DB, rec *record.DB, sqlURL 
 	t.Helper()
 	jobs := queue.New(main, queue.Options{Name: "jobs", Shards: 2, MaxAge: -1, Lease: 2 * time.Second, RetryMax: time.Second})
 	storetest.Must(t, jobs.Init(t.Context()))
-	s, err := New(contacts, rec, jobs, o)
-	storetest.Must(t, err)
+	s := New(contacts, rec, jobs, o)
 	return &world{Store: s, db: contacts, sql: mustSQL(t, sqlURL), sqlURL: sqlURL}
 }
 

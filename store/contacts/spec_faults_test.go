@@ -549,8 +549,7 @@ func TestRedisStopped(t *testing.T) {
 	w := &world{db: db, relay: quick}
 	jobs := queue.New(db, queue.Options{Name: "jobs", Shards: 2, MaxAge: -1, Lease: 2 * time.Second, RetryMax: time.Second})
 	storetest.Must(t, jobs.Init(t.Context()))
-	w.Store, err = New(db, rec, jobs, Options{})
-	storetest.Must(t, err)
+	w.Store = New(db, rec, jobs, Options{})
 	w.mustPut(t, "me", "a", "friend")
 	w.want(t, "me", 5, "")
 	server.Kill()

@@ -43,21 +43,15 @@ type Options struct {
 	Scans int
 }
 
-func (o Options) withDefaults() (Options, error) {
+func (o Options) withDefaults() Options {
 	o.Max = cmp.Or(o.Max, api.DefaultIndexMax)
-	if o.Max > api.LargestIndexMax {
-		return o, fmt.Errorf("contacts: max is %d, but Redis stores at most %d entries compactly (FANFARE_CONTACTS_MAX)", o.Max, api.LargestIndexMax)
-	}
 	o.Min = cmp.Or(o.Min, min(api.DefaultIndexMin, o.Max))
-	if o.Min > o.Max {
-		return o, fmt.Errorf("contacts: min %d is more than max %d (FANFARE_CONTACTS_MIN)", o.Min, o.Max)
-	}
 	o.Page = cmp.Or(o.Page, 1000)
 	o.JobPages = cmp.Or(o.JobPages, 10)
 	o.InlinePages = cmp.Or(o.InlinePages, 10)
 	o.Scans = cmp.Or(o.Scans, 8)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	return o, nil
+	return o
 }
 
 // Store is the recent contacts of all users. It is safe for concurrent use.
@@ -91,13 +85,9 @@ func (s *Store) close(ctx context.Context, row string) error {
 }
 
 // New makes a store with its index in redis, its record in rec and its jobs in the queue jobs.
-// Options that cannot work are refused. It starts nothing: Outbox is for the relay, and Jobs are
-// the handlers to run.
-func New(redis *redisdb.DB, rec *record.DB, jobs *queue.Queue, o Options) (*Store, error) {
-	o, err := o.withDefaults()
-	if err != nil {
-		return nil, err
-	}
+// It starts nothing: Outbox is for the relay, and Jobs are the handlers to run.
+func New(redis *redisdb.DB, rec *record.DB, jobs *queue.Queue, o Options) *Store {
+	o = o.withDefaults()
 	s := &Store{
 		rec: rec, jobs: jobs, o: o, index: newIndex(redis, o.Max), truth: newTruth(rec),
 		scans: make(chan struct{}, o.Scans), fullScans: make(chan struct{}, o.Scans),
@@ -107,7 +97,7 @@ func New(redis *redisdb.DB, rec *record.DB, jobs *queue.Queue, o Options) (*Stor
 	s.done = batch.New(batch.Options{Timeout: closeTimeout}, func(ctx context.Context, rows []string) (struct{}, error) {
 		return struct{}{}, rec.DeleteOutbox(ctx, rows...)
 	})
-	return s, nil
+	return s
 }
 
 // Stats says how far the index lags behind the record.

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"fanfare/api"
-	"fanfare/store/queue"
 	"fanfare/store/storetest"
 )
 
@@ -104,13 +103,4 @@ func TestS14_Cluster(t *testing.T) {
 		}
 	}
 	none.wantItem(s.sale, 26, 4, 0)
-}
-
-// S14: the embedded Redis has no replicas: refused at start.
-func TestS14_EmbeddedIsRefused(t *testing.T) {
-	t.Parallel()
-	db := storetest.Open(t, "embedded")
-	if _, err := New(db, nil, queue.New(db, queue.Options{Name: "jobs"}), Options{MinReplicas: 1}); err == nil {
-		t.Error("taken")
-	}
 }

@@ -56,9 +56,7 @@ func (s *fixture) mustStartOn(db *redisdb.DB, o Options) *process {
 	storetest.Must(s.t, rec.Migrate(s.t.Context()))
 	jobs := queue.New(db, queue.Options{Name: "jobs-" + s.sale, Shards: 2, MaxAge: -1, RetryBase: 20 * time.Millisecond, RetryMax: 200 * time.Millisecond})
 	storetest.Must(s.t, jobs.Init(s.t.Context()))
-	store, err := New(db, rec, jobs, o)
-	storetest.Must(s.t, err)
-	return &process{Store: store, t: s.t}
+	return &process{Store: New(db, rec, jobs, o), t: s.t}
 }
 
 // work runs loops until the returned function, or the end of the test.

@@ -29,7 +29,7 @@ type Options struct {
 	// process; default 1024. More are refused at once.
 	MaxInFlight int
 	// MinReplicas is how many replicas must have a change before the caller gets the answer;
-	// default 0.
+	// default 0. The embedded Redis has none.
 	MinReplicas int
 	// OnReserve is called with the outcome of each try to reserve: "reserved", "replayed",
 	// a refusal's code, or "sold_out_local" for a refusal from memory. Default: nothing.
@@ -80,11 +80,8 @@ type Store struct {
 
 // New makes a store: the live stock in db, the record in rec, orders written by jobs. It starts
 // nothing: the caller runs Run and Sweep, and handles jobs with Jobs.
-func New(db *redisdb.DB, rec *record.DB, jobs *queue.Queue, o Options) (*Store, error) {
+func New(db *redisdb.DB, rec *record.DB, jobs *queue.Queue, o Options) *Store {
 	o = o.withDefaults()
-	if o.MinReplicas > 0 && db.Embedded() {
-		return nil, errors.New("the embedded Redis has no replicas that could acknowledge a sale (FANFARE_SALE_MIN_REPLICAS)")
-	}
 	s := &Store{db: db, rec: rec, jobs: jobs, o: o, relay: make(chan stock.Order, relayLength)}
 	s.cache = newCache(!o.NoLocal)
 	s.locker = lock.New(db, lock.Options{Name: restoreLock, Lease: restoreLease, Retention: time.Minute, MaxAttempts: 1 << 30})
@@ -95,7 +92,7 @@ func New(db *redisdb.DB, rec *record.DB, jobs *queue.Queue, o Options) (*Store, 
 	}
 	s.live = stock.New(db, options)
 	s.orders = newOrderWriter(s.writeOrders)
-	return s, nil
+	return s
 }
 
 // Run enqueues orders and forgets cached sales that changed, until ctx ends. Every process with
