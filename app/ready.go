@@ -144,19 +144,10 @@ func (a *app) readySenders(ctx context.Context) []api.Dependency {
 	for _, p := range slices.Sorted(maps.Keys(trouble)) {
 		d := api.Dependency{Name: string(p), State: stateOK, LatencyMS: milliseconds(time.Since(began))}
 		if len(trouble[p]) > 0 {
-			d.State, d.Detail = stateDegraded, strings.Join(sorted(trouble[p]), "; ")
+			d.State, d.Detail = stateDegraded, strings.Join(slices.Sorted(maps.Keys(trouble[p])), "; ")
 		}
 		out = append(out, d)
 	}
-	return out
-}
-
-func sorted(set map[string]bool) []string {
-	out := make([]string, 0, len(set))
-	for name := range set {
-		out = append(out, name)
-	}
-	slices.Sort(out)
 	return out
 }
 

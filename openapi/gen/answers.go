@@ -2,7 +2,9 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"github.com/getkin/kin-openapi/openapi3"
@@ -10,7 +12,7 @@ import (
 
 // patchAnswers gives every answer of a call its own example, and problems their media type.
 func patchAnswers(doc *openapi3.T, op *openapi3.Operation) error {
-	for _, status := range sortedKeys(op.Responses.Map()) {
+	for _, status := range slices.Sorted(maps.Keys(op.Responses.Map())) {
 		r := op.Responses.Value(status)
 		if r.Ref != "" {
 			continue // shared

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -85,7 +86,7 @@ func TestTheExamplesShowWhatTheCallsDo(t *testing.T) {
 	} {
 		at := strings.LastIndex(call, " ")
 		examples := all[call[:at]].Responses.Value(call[at+1:]).Value.Content[problemJSON].Examples
-		if got := strings.Join(sortedKeys(examples), " "); got != want {
+		if got := strings.Join(slices.Sorted(maps.Keys(examples)), " "); got != want {
 			t.Errorf("%s: %s, want %s", call, got, want)
 		}
 	}

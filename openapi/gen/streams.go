@@ -3,6 +3,8 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/getkin/kin-openapi/openapi3"
@@ -19,7 +21,7 @@ func addStreamEvents(schemas openapi3.Schemas) {
 		whole := openapi3.NewSchema()
 		whole.Description = "An event of the stream. Each member is sent as a line: `event: `, then `data: ` with its JSON"
 		whole.Discriminator = &openapi3.Discriminator{PropertyName: "event", Mapping: map[string]openapi3.MappingRef{}}
-		for _, name := range sortedKeys(schemas[stream].Value.Properties) {
+		for _, name := range slices.Sorted(maps.Keys(schemas[stream].Value.Properties)) {
 			data := schemas[stream].Value.Properties[name]
 			component := refName(data.Ref) + "Event"
 			if schemas[component] == nil {
