@@ -12,6 +12,7 @@ import (
 
 	"fanfare/api"
 	"fanfare/handlers"
+	"fanfare/handlers/web"
 	"fanfare/store/storetest"
 
 	"go.yaml.in/yaml/v3"
@@ -224,7 +225,7 @@ func (c container) checkPorts(t testing.TB, config *config, service manifest) {
 		t.Errorf("the program listens on %s, the container opens %+v, the service sends to %s", config.Addr, port, service.Spec.Ports[0].TargetPort)
 	}
 	for path, p := range map[string]probe{"/healthz": c.Liveness, "/readyz": c.Readiness} {
-		served := slices.ContainsFunc(handlers.Routes(), func(rt handlers.Route) bool { return rt.Method == "GET" && rt.Pattern == p.HTTPGet.Path })
+		served := slices.ContainsFunc(handlers.Routes(), func(rt web.Route) bool { return rt.Method == "GET" && rt.Pattern == p.HTTPGet.Path })
 		if p.HTTPGet.Path != path || p.HTTPGet.Port != port.Name || !served {
 			t.Errorf("the probe of %s asks %+v", path, p.HTTPGet)
 		}

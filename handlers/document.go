@@ -1,6 +1,6 @@
 package handlers
 
-import "fanfare/api"
+import "fanfare/handlers/web"
 
 // The general part of the OpenAPI document follows. The parts of the calls are in the comments above their methods.
 //
@@ -46,25 +46,5 @@ import "fanfare/api"
 //	@tag.name		operations
 //	@tag.description	For operators of the server
 
-// Route has the properties of a route that the document states.
-type Route struct {
-	Method, Pattern string
-	// Scope is the scope that the caller's key must cover; "" for routes that are open to all.
-	Scope api.Scope
-	// User is the scope that a user token must have for the route; "": the route takes no user
-	// token.
-	User api.UserScope
-	// Tickets: the route takes tickets as well.
-	Tickets bool
-	// MaxBody is the limit of the request's body in bytes; 0: the route takes no body.
-	MaxBody int64
-}
-
 // Routes lists every route of the server, without HEAD and OPTIONS.
-func Routes() []Route {
-	var out []Route
-	for _, rt := range (&server{}).routes() {
-		out = append(out, Route{Method: rt.Method, Pattern: rt.Pattern, Scope: rt.Scope, User: rt.User, Tickets: rt.Tickets(), MaxBody: rt.MaxBody()})
-	}
-	return out
-}
+func Routes() []web.Route { return (&server{}).routes() }

@@ -44,7 +44,7 @@ func TestGenerate(t *testing.T) {
 	t.Run("names the missing comment", func(t *testing.T) {
 		t.Parallel()
 		doc := mustLoad(t)
-		err := patch(doc, append(handlers.Routes(), handlers.Route{Method: "GET", Pattern: "/v1/nobody-wrote-me"}))
+		err := patch(doc, append(handlers.Routes(), web.Route{Method: "GET", Pattern: "/v1/nobody-wrote-me"}))
 		if err == nil || !strings.Contains(err.Error(), "GET /v1/nobody-wrote-me has no comments") {
 			t.Errorf("got %v", err)
 		}
@@ -150,10 +150,10 @@ func checkWords(t *testing.T, op *openapi3.Operation) {
 
 // checkSecurity requires that the document names keys, user tokens and tickets exactly for the calls
 // that accept them.
-func checkSecurity(t *testing.T, op *openapi3.Operation, rt handlers.Route) {
+func checkSecurity(t *testing.T, op *openapi3.Operation, rt web.Route) {
 	t.Helper()
 	byUserAlone := rt.User == web.AnyUser
-	for scheme, want := range map[string]bool{bearer: rt.Scope != "" && !byUserAlone, userBearer: rt.User != "", ticketQuery: rt.Tickets} {
+	for scheme, want := range map[string]bool{bearer: rt.Scope != "" && !byUserAlone, userBearer: rt.User != "", ticketQuery: rt.Tickets()} {
 		if has := slices.ContainsFunc(*op.Security, func(r openapi3.SecurityRequirement) bool { return r[scheme] != nil }); has != want {
 			t.Errorf("security %v; %s: want %v", op.Security, scheme, want)
 		}
@@ -168,7 +168,7 @@ func checkSecurity(t *testing.T, op *openapi3.Operation, rt handlers.Route) {
 
 // checkParameters requires each name in the pattern as a required parameter, and an Idempotency-Key
 // for every POST whose answer is not a secret.
-func checkParameters(t *testing.T, op *openapi3.Operation, rt handlers.Route) {
+func checkParameters(t *testing.T, op *openapi3.Operation, rt web.Route) {
 	t.Helper()
 	for _, name := range regexp.MustCompile(`{(\w+)}`).FindAllStringSubmatch(rt.Pattern, -1) {
 		p := op.Parameters.GetByInAndName("path", name[1])
@@ -182,7 +182,7 @@ func checkParameters(t *testing.T, op *openapi3.Operation, rt handlers.Route) {
 }
 
 // checkAnswers requires problems to be problem+json, and every common refusal to be listed.
-func checkAnswers(t *testing.T, op *openapi3.Operation, rt handlers.Route) {
+func checkAnswers(t *testing.T, op *openapi3.Operation, rt web.Route) {
 	t.Helper()
 	for status, r := range op.Responses.Map() {
 		for media, content := range r.Value.Content {
@@ -207,10 +207,10 @@ func checkAnswers(t *testing.T, op *openapi3.Operation, rt handlers.Route) {
 }
 
 // checkBody requires an example of every body that a call needs.
-func checkBody(t *testing.T, op *openapi3.Operation, rt handlers.Route) {
+func checkBody(t *testing.T, op *openapi3.Operation, rt web.Route) {
 	t.Helper()
 	if op.RequestBody == nil {
-		if rt.MaxBody > 0 {
+		if rt.MaxBody() > 0 {
 			t.Error("takes a body that is not documented")
 		}
 		return

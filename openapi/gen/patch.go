@@ -9,7 +9,6 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 
 	"fanfare/api"
-	"fanfare/handlers"
 	"fanfare/handlers/web"
 )
 
@@ -24,8 +23,8 @@ const (
 
 // patch adds to the document what swag's comments cannot express or would have to repeat at every
 // call: how keys are sent, the refusals that every call may answer, and the media type of problems.
-func patch(doc *openapi3.T, routes []handlers.Route) error {
-	routes = slices.DeleteFunc(routes, func(rt handlers.Route) bool { return undocumented(rt.Pattern) })
+func patch(doc *openapi3.T, routes []web.Route) error {
+	routes = slices.DeleteFunc(routes, func(rt web.Route) bool { return undocumented(rt.Pattern) })
 	for _, rt := range routes {
 		if operation(doc, rt) == nil {
 			return fmt.Errorf("%s %s has no comments", rt.Method, rt.Pattern)
@@ -55,7 +54,7 @@ func undocumented(pattern string) bool {
 	return strings.HasPrefix(pattern, "/console") || pattern == "/openapi.json" || pattern == "/" || pattern == "/docs" || pattern == "/docs/*"
 }
 
-func operation(doc *openapi3.T, rt handlers.Route) *openapi3.Operation {
+func operation(doc *openapi3.T, rt web.Route) *openapi3.Operation {
 	item := doc.Paths.Value(rt.Pattern)
 	if item == nil {
 		return nil
@@ -82,7 +81,7 @@ func ticketScheme() *openapi3.SecurityScheme {
 }
 
 // patchAccess describes what a call accepts: an API key, a user token, a ticket.
-func patchAccess(op *openapi3.Operation, rt handlers.Route) {
+func patchAccess(op *openapi3.Operation, rt web.Route) {
 	may := func(scheme string) { op.Security.With(openapi3.NewSecurityRequirement().Authenticate(scheme)) }
 	needs := "Needs a key with the scope `" + string(rt.Scope) + "`."
 	switch {
@@ -99,7 +98,7 @@ func patchAccess(op *openapi3.Operation, rt handlers.Route) {
 		may(userBearer)
 		with = " A user token"
 	}
-	if rt.Tickets {
+	if rt.Tickets() {
 		may(ticketQuery)
 		with += " or a ticket"
 	}
@@ -109,7 +108,7 @@ func patchAccess(op *openapi3.Operation, rt handlers.Route) {
 	}
 }
 
-func patchOperation(op *openapi3.Operation, rt handlers.Route) {
+func patchOperation(op *openapi3.Operation, rt web.Route) {
 	op.Security = openapi3.NewSecurityRequirements()
 	if rt.Scope != "" {
 		patchAccess(op, rt)
@@ -119,7 +118,7 @@ func patchOperation(op *openapi3.Operation, rt handlers.Route) {
 	if rt.Method != http.MethodGet { // without a body too: such calls refuse a body or a key
 		share(op, http.StatusBadRequest, http.StatusRequestTimeout, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
 	}
-	if rt.MaxBody > 0 || len(op.Parameters) > 0 {
+	if rt.MaxBody() > 0 || len(op.Parameters) > 0 {
 		share(op, http.StatusUnprocessableEntity)
 	}
 	for _, p := range op.Parameters {
@@ -168,13 +167,13 @@ func patchParameter(p *openapi3.Parameter) {
 }
 
 // patchBody adds an example that works unchanged and the largest size of the body.
-func patchBody(op *openapi3.Operation, rt handlers.Route) {
+func patchBody(op *openapi3.Operation, rt web.Route) {
 	if op.RequestBody == nil || op.RequestBody.Value == nil {
 		return
 	}
 	body := op.RequestBody.Value
 	body.Extensions = nil // internal to the converter
-	body.Description = strings.TrimSpace(fmt.Sprintf("%s (at most %d KiB)", body.Description, rt.MaxBody>>10))
+	body.Description = strings.TrimSpace(fmt.Sprintf("%s (at most %d KiB)", body.Description, rt.MaxBody()>>10))
 	if media := body.Content["application/json"]; media != nil {
 		media.Example = example(op.OperationID)
 	}
