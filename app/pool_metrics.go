@@ -40,12 +40,8 @@ func newPoolMetrics(a *app) *poolMetrics {
 	return m
 }
 
-// Describe implements prometheus.Collector.
-func (m *poolMetrics) Describe(out chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{m.connections, m.idle, m.timeouts, m.most, m.waits, m.waited, m.used, m.ahead} {
-		out <- desc
-	}
-}
+// Describe implements prometheus.Collector. It names no metrics: the registry takes what Collect gives.
+func (m *poolMetrics) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
 func (m *poolMetrics) Collect(out chan<- prometheus.Metric) {

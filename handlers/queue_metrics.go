@@ -146,18 +146,8 @@ func (m *queueMetrics) collectReadiness(out chan<- prometheus.Metric, r *api.Rea
 	}
 }
 
-// Describe implements prometheus.Collector.
-func (m *queueMetrics) Describe(out chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{m.isReady, m.up, m.latency} {
-		out <- desc
-	}
-	for _, f := range m.figures {
-		out <- f.desc
-	}
-	for _, f := range m.owed {
-		out <- f.desc
-	}
-}
+// Describe implements prometheus.Collector. It names no metrics: the registry takes what Collect gives.
+func (m *queueMetrics) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector, from the last reading.
 func (m *queueMetrics) Collect(out chan<- prometheus.Metric) {
