@@ -1,30 +1,20 @@
 package sales
 
 import (
-	"hash/maphash"
 	"sync"
 	"time"
 
 	"fanfare/api"
 )
 
-const (
-	// limitWindow is the time in which a user may try api.MaxUserTries times.
-	limitWindow = time.Second
-	// limiterShards keep buyers from waiting for one mutex.
-	limiterShards = 64
-)
+// limitWindow is the time in which a user may try api.MaxUserTries times.
+const limitWindow = time.Second
 
 // userLimiter counts the attempts to reserve, per user and sale. It remembers a user
 // for one to two windows, so its size follows the rate of requests.
 type userLimiter struct {
-	once   sync.Once
-	seed   maphash.Seed
-	began  time.Time
-	shards [limiterShards]limiterShard
-}
+	began time.Time // before the first attempt
 
-type limiterShard struct {
 	mu        sync.Mutex
 	turned    time.Duration
 	now, past map[buyer]*attempts
@@ -41,15 +31,13 @@ type attempts struct {
 // allow counts one attempt; CodeRateLimited when the user has made as many in the last second as
 // are allowed. Refused attempts do not count.
 func (t *userLimiter) allow(sale, user string) error {
-	t.once.Do(func() { t.seed, t.began = maphash.MakeSeed(), time.Now() })
-	b := buyer{sale, user}
-	return t.shards[maphash.Comparable(t.seed, b)%limiterShards].allow(b, time.Since(t.began))
+	return t.allowAt(buyer{sale, user}, time.Since(t.began))
 }
 
-func (s *limiterShard) allow(b buyer, now time.Duration) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	a := s.of(b, now)
+func (t *userLimiter) allowAt(b buyer, now time.Duration) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	a := t.of(b, now)
 	oldest := a.at[a.next]
 	if oldest != 0 && now-oldest < limitWindow {
 		e := api.Errorf(api.CodeRateLimited, "a user may try %d times a second", api.MaxUserTries)
@@ -62,16 +50,16 @@ func (s *limiterShard) allow(b buyer, now time.Duration) error {
 }
 
 // of finds a buyer's attempts. Buyers without an attempt for two windows are forgotten.
-func (s *limiterShard) of(b buyer, now time.Duration) *attempts {
-	if s.now == nil || now-s.turned >= limitWindow {
-		s.past, s.now, s.turned = s.now, make(map[buyer]*attempts, len(s.now)), now
+func (t *userLimiter) of(b buyer, now time.Duration) *attempts {
+	if t.now == nil || now-t.turned >= limitWindow {
+		t.past, t.now, t.turned = t.now, make(map[buyer]*attempts, len(t.now)), now
 	}
-	a := s.now[b]
+	a := t.now[b]
 	if a == nil {
-		if a = s.past[b]; a == nil {
+		if a = t.past[b]; a == nil {
 			a = &attempts{}
 		}
-		s.now[b] = a
+		t.now[b] = a
 	}
 	return a
 }

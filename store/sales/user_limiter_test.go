@@ -44,29 +44,29 @@ func TestS15_TriesOfOneUser(t *testing.T) {
 // The window slides: ten tries in any second, and the refusal says how long.
 func TestS15_TheWindowSlides(t *testing.T) {
 	t.Parallel()
-	var shard limiterShard
+	var limiter userLimiter
 	b := buyer{"s", "u"}
 	at := func(ms int) time.Duration { return 10*time.Second + time.Duration(ms)*time.Millisecond }
 	for i := range 10 {
-		storetest.Must(t, shard.allow(b, at(i*50)))
+		storetest.Must(t, limiter.allowAt(b, at(i*50)))
 	}
 	for ms, want := range map[int]time.Duration{500: 500 * time.Millisecond, 999: time.Millisecond} {
-		e := mustError(t, shard.allow(b, at(ms)), api.CodeRateLimited)
+		e := mustError(t, limiter.allowAt(b, at(ms)), api.CodeRateLimited)
 		if e.RetryAfter != want {
 			t.Errorf("at %d ms: try again after %v, want %v", ms, e.RetryAfter, want)
 		}
 	}
-	storetest.Must(t, shard.allow(b, at(1000)))
-	storetest.WantCode(t, shard.allow(b, at(1049)), api.CodeRateLimited)
-	storetest.Must(t, shard.allow(b, at(1050)))
-	storetest.Must(t, shard.allow(buyer{"s", "v"}, at(1050)))
+	storetest.Must(t, limiter.allowAt(b, at(1000)))
+	storetest.WantCode(t, limiter.allowAt(b, at(1049)), api.CodeRateLimited)
+	storetest.Must(t, limiter.allowAt(b, at(1050)))
+	storetest.Must(t, limiter.allowAt(buyer{"s", "v"}, at(1050)))
 	// Who has not been heard of for two seconds costs nothing.
 	for i := range 1000 {
-		storetest.Must(t, shard.allow(buyer{"s", fmt.Sprint(i)}, at(3000)))
+		storetest.Must(t, limiter.allowAt(buyer{"s", fmt.Sprint(i)}, at(3000)))
 	}
-	storetest.Must(t, shard.allow(b, at(4100)))
-	storetest.Must(t, shard.allow(b, at(5200)))
-	if n := len(shard.now) + len(shard.past); n > 2 {
+	storetest.Must(t, limiter.allowAt(b, at(4100)))
+	storetest.Must(t, limiter.allowAt(b, at(5200)))
+	if n := len(limiter.now) + len(limiter.past); n > 2 {
 		t.Errorf("%d users are remembered", n)
 	}
 }
