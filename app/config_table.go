@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"reflect"
 	"strings"
+	"time"
 
 	"fanfare/api"
 )
@@ -87,21 +88,13 @@ func (c *config) allSettings() []api.Setting {
 			text = maskURL(text)
 		}
 		def := reflect.TypeFor[config]().Field(v.field).Tag.Get("envDefault")
-		out = append(out, api.Setting{Name: v.Name, Value: text, Set: text != def && text != "" && !sameDuration(text, def)})
+		if _, ok := value.Field(v.field).Interface().(time.Duration); ok {
+			d, _ := time.ParseDuration(def) // a default of the program's own
+			def = d.String()
+		}
+		out = append(out, api.Setting{Name: v.Name, Value: text, Set: text != def && text != ""})
 	}
 	return out
-}
-
-// sameDuration tells whether a printed duration (24h0m0s) is the default (24h).
-func sameDuration(text, def string) bool {
-	for _, zero := range []string{"0s", "0m"} {
-		if short := strings.TrimSuffix(text, zero); short != text && len(short) > 0 {
-			if text = short; text == def {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // maskURL hides the password of a URL, however oddly it is written: everything from the first
