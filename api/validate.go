@@ -43,10 +43,14 @@ type Validator struct {
 func NewValidator() *Validator {
 	v := validator.New(validator.WithRequiredStructEnabled())
 	v.RegisterTagNameFunc(fieldName)
-	for tag, rule := range fieldRules() {
-		// Registering fails only for an empty tag or a nil rule.
-		_ = v.RegisterValidation(tag, rule)
+	// Registering fails only for an empty tag or a nil rule.
+	for tag, rule := range textRules {
+		_ = v.RegisterValidation(tag, func(f validator.FieldLevel) bool { return rule(f.Param())(f.Field().String()) })
 	}
+	_ = v.RegisterValidation("maxjson", func(f validator.FieldLevel) bool {
+		most, err := strconv.Atoi(f.Param())
+		return err == nil && dataFits(f.Field(), most)
+	})
 	for of, rules := range fieldsTogether {
 		v.RegisterStructValidation(func(sl validator.StructLevel) { rules(sl, sl.Current()) }, reflect.Zero(of).Interface())
 	}
@@ -115,39 +119,37 @@ func fieldPath(namespace string) string {
 	return strings.TrimSuffix(path, ".")
 }
 
-// identifierRule checks the rule identifier, with the parameter after its =.
-func identifierRule(param string) func(string) bool {
-	if param == "object" {
-		return ValidObject
-	}
-	return ValidIdentifier
+// textRules are the rules for strings, by their tag. Each makes its check from the parameter after the =
+// of a tag. They hold for the quick check and for the validator.
+var textRules = map[string]func(param string) func(string) bool{
+	"identifier": func(param string) func(string) bool {
+		if param == "object" {
+			return ValidObject
+		}
+		return ValidIdentifier
+	},
+	"token": textRule(func(s string) bool {
+		_, ok := NormalToken(s)
+		return ok
+	}),
+	"endpoint": textRule(func(s string) bool {
+		_, _, ok := ParseEndpoint(s)
+		return ok
+	}),
+	"maxbytes": func(param string) func(string) bool {
+		most, err := strconv.Atoi(param)
+		return func(s string) bool { return err == nil && len(s) <= most }
+	},
+	"locale":    textRule(ValidLocale),
+	"p256dh":    textRule(validPoint),
+	"auth":      textRule(validAuth),
+	"text":      textRule(validText),
+	"printable": textRule(printable),
 }
 
-func fieldRules() map[string]validator.Func {
-	return map[string]validator.Func{
-		"identifier": func(f validator.FieldLevel) bool { return identifierRule(f.Param())(f.Field().String()) },
-		"token": func(f validator.FieldLevel) bool {
-			_, ok := NormalToken(f.Field().String())
-			return ok
-		},
-		"locale": func(f validator.FieldLevel) bool { return ValidLocale(f.Field().String()) },
-		"endpoint": func(f validator.FieldLevel) bool {
-			_, _, ok := ParseEndpoint(f.Field().String())
-			return ok
-		},
-		"p256dh": func(f validator.FieldLevel) bool { return validPoint(f.Field().String()) },
-		"auth":   func(f validator.FieldLevel) bool { return validAuth(f.Field().String()) },
-		"text":   func(f validator.FieldLevel) bool { return validText(f.Field().String()) },
-		"maxbytes": func(f validator.FieldLevel) bool {
-			most, err := strconv.Atoi(f.Param())
-			return err == nil && len(f.Field().String()) <= most
-		},
-		"maxjson": func(f validator.FieldLevel) bool {
-			most, err := strconv.Atoi(f.Param())
-			return err == nil && dataFits(f.Field(), most)
-		},
-		"printable": func(f validator.FieldLevel) bool { return printable(f.Field().String()) },
-	}
+// textRule is a rule without a parameter.
+func textRule(valid func(string) bool) func(string) func(string) bool {
+	return func(string) func(string) bool { return valid }
 }
 
 // printable tells whether s may be in an HTTP header.

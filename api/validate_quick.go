@@ -144,22 +144,9 @@ func quickRule(t reflect.Type, name, param string) quick {
 		return func(v reflect.Value) bool { return count(v) >= n }
 	case name == "max" && counts:
 		return func(v reflect.Value) bool { return count(v) <= n }
-	case name == "identifier" && text:
-		valid := identifierRule(param)
+	case textRules[name] != nil && text:
+		valid := textRules[name](param)
 		return func(v reflect.Value) bool { return valid(v.String()) }
-	case name == "token" && text:
-		return func(v reflect.Value) bool {
-			_, ok := NormalToken(v.String())
-			return ok
-		}
-	case name == "locale" && text:
-		return func(v reflect.Value) bool { return ValidLocale(v.String()) }
-	case name == "printable" && text:
-		return func(v reflect.Value) bool { return printable(v.String()) }
-	case name == "text" && text:
-		return func(v reflect.Value) bool { return validText(v.String()) }
-	case name == "maxbytes" && text && err == nil:
-		return func(v reflect.Value) bool { return int64(len(v.String())) <= n }
 	case name == "maxjson" && err == nil:
 		return func(v reflect.Value) bool { return dataFits(v, int(n)) }
 	case name == "oneof" && text:
