@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"maps"
 	"time"
 
 	"fanfare/api"
@@ -223,30 +224,23 @@ func (s *TemplateSet) renderAPS(e *api.EventRequest) (map[string]json.RawMessage
 		return nil, api.Invalid("aps", "required", "is where a push of type %s takes its payload from", s.pushType)
 	}
 	aps := make(map[string]json.RawMessage, len(s.aps)+len(own)+2)
-	if s.pushType != api.PushBackground {
+	switch {
+	case s.pushType != api.PushBackground:
 		if err := s.renderAlert(e, aps); err != nil {
 			return nil, err
 		}
-	} else if e.Alert != nil {
+	case e.Alert != nil:
 		return nil, api.Invalid("alert", "background", "is nothing that a background push may show")
+	default:
+		maps.Copy(aps, s.aps)
 	}
 	for name, value := range own {
 		aps[name] = over(name, aps[name], value)
 	}
 	if s.pushType == api.PushBackground {
-		mergeMissing(aps, s.aps)
 		aps["content-available"] = json.RawMessage("1")
 	}
 	return aps, nil
-}
-
-// mergeMissing adds the keys that the upper layer does not have.
-func mergeMissing(upper, lower map[string]json.RawMessage) {
-	for name, value := range lower {
-		if _, ok := upper[name]; !ok {
-			upper[name] = value
-		}
-	}
 }
 
 // renderAlert writes the layers below the event's own aps.
