@@ -102,7 +102,7 @@ type Delivery struct {
 func New(o Options) *Delivery {
 	o = o.withDefaults()
 	d := &Delivery{
-		o: o, backoff: newBackoffs(o.RetryBase, o.RetryMax), storm: newBreaker(breakerOptions{}),
+		o: o, backoff: newBackoffs(o.RetryBase, o.RetryMax), storm: newBreaker(),
 		probeNow: make(chan struct{}, 1), wakes: make(chan string, 64), deviceWrites: make(chan struct{}, maxDeviceWrites),
 		guardReads: make(chan struct{}, maxGuardReads),
 		windows:    newWindows(o.InFlight, time.Now), chains: map[string]*chain{}, alarmed: map[string]time.Time{},

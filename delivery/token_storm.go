@@ -7,23 +7,19 @@ import (
 	"fanfare/delivery/transport"
 )
 
-// breakerOptions set up a breaker; the zero value follows docs/spec/push.md.
-type breakerOptions struct {
-	// window is how many of the last distinct users count; 200.
-	window int
-	// least is how many users are needed before the share counts; 50.
-	least int
-	// percent is the share of bad tokens that opens the breaker; 20.
-	percent int
-}
+// When a breaker opens (docs/spec/push.md).
+const (
+	stormWindow  = 200 // how many of the last distinct users count
+	stormLeast   = 50  // how many users are needed before the share counts
+	stormPercent = 20  // the share of bad tokens that opens the breaker
+)
 
-// breaker is the storm breaker. If the tokens of more than percent of an app's last distinct users are
+// breaker is the storm breaker. If the tokens of more than stormPercent of an app's last distinct users are
 // refused as bad, the app is probably configured wrongly; it is unlikely that all these devices are
 // gone. A user counts once, by the newest answer, so that one user with made-up tokens cannot open
 // the breaker. While it is open, no device may be dropped. Each process has its own breaker, which
 // tells apps apart by the names that appNames gives them.
 type breaker struct {
-	o    breakerOptions
 	seed maphash.Seed
 
 	mu   sync.Mutex
@@ -40,17 +36,8 @@ type userWindow struct {
 }
 
 // newBreaker makes a closed breaker.
-func newBreaker(o breakerOptions) *breaker {
-	if o.window == 0 {
-		o.window = 200
-	}
-	if o.least == 0 {
-		o.least = 50
-	}
-	if o.percent == 0 {
-		o.percent = 20
-	}
-	return &breaker{o: o, seed: maphash.MakeSeed(), apps: make(map[string]*userWindow)}
+func newBreaker() *breaker {
+	return &breaker{seed: maphash.MakeSeed(), apps: make(map[string]*userWindow)}
 }
 
 // judgesToken tells whether an outcome shows a token to be good or bad.
@@ -73,8 +60,8 @@ func (b *breaker) observe(app, user string, o transport.Outcome) (opened bool) {
 		w = &userWindow{bad: make(map[uint64]bool)}
 		b.apps[app] = w
 	}
-	w.put(h, o == transport.SuspectDevice, b.o.window)
-	if w.open || len(w.ring) < b.o.least || w.nbad*100 <= len(w.ring)*b.o.percent {
+	w.put(h, o == transport.SuspectDevice)
+	if w.open || len(w.ring) < stormLeast || w.nbad*100 <= len(w.ring)*stormPercent {
 		return false
 	}
 	w.open = true
@@ -83,13 +70,13 @@ func (b *breaker) observe(app, user string, o transport.Outcome) (opened bool) {
 
 // put notes the newest answer for a user; a user who is new to a full window pushes the oldest
 // out.
-func (w *userWindow) put(h uint64, bad bool, size int) {
+func (w *userWindow) put(h uint64, bad bool) {
 	was, known := w.bad[h]
 	if known && was {
 		w.nbad--
 	}
 	if !known {
-		w.push(h, size)
+		w.push(h)
 	}
 	w.bad[h] = bad
 	if bad {
@@ -99,8 +86,8 @@ func (w *userWindow) put(h uint64, bad bool, size int) {
 
 // push adds a user to the ring. A full ring drops its oldest user together with that user's
 // answer.
-func (w *userWindow) push(h uint64, size int) {
-	if len(w.ring) < size {
+func (w *userWindow) push(h uint64) {
+	if len(w.ring) < stormWindow {
 		w.ring = append(w.ring, h)
 		return
 	}
@@ -110,7 +97,7 @@ func (w *userWindow) push(h uint64, size int) {
 	}
 	delete(w.bad, old)
 	w.ring[w.next] = h
-	w.next = (w.next + 1) % size
+	w.next = (w.next + 1) % stormWindow
 }
 
 // isOpen tells whether an app's breaker is open: none of its devices may be dropped.

@@ -19,7 +19,7 @@ func observe(b *breaker, app string, first, n int, o transport.Outcome) (opened 
 
 func TestBreakerOpensAboveTwentyPercent(t *testing.T) {
 	t.Parallel()
-	b := newBreaker(breakerOptions{})
+	b := newBreaker()
 	observe(b, "a", 0, 80, transport.Delivered)
 	if n := observe(b, "a", 100, 20, transport.SuspectDevice); n != 0 || b.isOpen("a") {
 		t.Fatal("it opened at 20 of 100")
@@ -41,7 +41,7 @@ func TestBreakerOpensAboveTwentyPercent(t *testing.T) {
 
 func TestBreakerNeedsFiftyDistinctUsers(t *testing.T) {
 	t.Parallel()
-	b := newBreaker(breakerOptions{})
+	b := newBreaker()
 	for range 100 {
 		if observe(b, "a", 0, 49, transport.SuspectDevice) != 0 {
 			t.Fatal("49 users opened it")
@@ -54,7 +54,7 @@ func TestBreakerNeedsFiftyDistinctUsers(t *testing.T) {
 
 func TestBreakerCountsNo410s(t *testing.T) {
 	t.Parallel()
-	b := newBreaker(breakerOptions{})
+	b := newBreaker()
 	for _, o := range []transport.Outcome{transport.DropDevice, transport.FailMessage, transport.Retry, transport.UnknownOutcome, transport.NotSent, transport.PauseApp} {
 		if observe(b, "a", 0, 500, o) != 0 {
 			t.Fatalf("%s opened it", o)
@@ -69,23 +69,23 @@ func TestBreakerCountsNo410s(t *testing.T) {
 // The newest answer for a user counts, and old users leave the window.
 func TestBreakerForgets(t *testing.T) {
 	t.Parallel()
-	b := newBreaker(breakerOptions{window: 100})
-	observe(b, "a", 0, 100, transport.Delivered)
+	b := newBreaker()
+	observe(b, "a", 0, 200, transport.Delivered)
 	for i := range 10 { // a tenth of bad answers at a time, with many answers in between
-		observe(b, "a", 1000+100*i, 10, transport.SuspectDevice)
-		observe(b, "a", 5000+100*i, 90, transport.Delivered)
+		observe(b, "a", 1000+200*i, 20, transport.SuspectDevice)
+		observe(b, "a", 5000+200*i, 180, transport.Delivered)
 	}
 	if b.isOpen("a") {
 		t.Fatal("10 % of every window opened it")
 	}
 	for range 30 { // the same few tokens, each time with a good answer
-		observe(b, "a", 9000, 15, transport.SuspectDevice)
-		observe(b, "a", 9000, 15, transport.Delivered)
+		observe(b, "a", 9000, 30, transport.SuspectDevice)
+		observe(b, "a", 9000, 30, transport.Delivered)
 	}
 	if b.isOpen("a") {
 		t.Fatal("one user counted more than once")
 	}
-	if w := b.apps["a"]; len(w.ring) != 100 || len(w.bad) != 100 {
+	if w := b.apps["a"]; len(w.ring) != 200 || len(w.bad) != 200 {
 		t.Fatalf("the window holds %d and %d", len(w.ring), len(w.bad))
 	}
 }
