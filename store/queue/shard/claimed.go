@@ -54,7 +54,7 @@ func (c *Claimed) GuardAge() time.Duration { return time.Since(c.asked) }
 // another system. No lease can rule out a pause between this call and the
 // write.
 func (c *Claimed) Alive() bool {
-	return !c.lost.Load() && !c.session.over.Load() && c.worker.process.clock() < c.session.deadline.Load()
+	return !c.lost.Load() && !c.session.over.Load() && c.worker.process.clock() < c.session.deadline()
 }
 
 // Context ends when the lease is lost or over, and when Run hands back what is
@@ -150,7 +150,7 @@ const (
 // starves, they wait instead of happening unrecorded.
 func (c *Claimed) Fresh() bool {
 	now, lease := c.worker.process.clock(), int64(c.worker.Lease)
-	if c.lost.Load() || c.session.over.Load() || c.session.deadline.Load()-now < lease/freshParts {
+	if c.lost.Load() || c.session.over.Load() || c.session.deadline()-now < lease/freshParts {
 		return false
 	}
 	if c.worker.results.unrecorded.Load() >= mostUnrecorded {

@@ -139,7 +139,7 @@ func (p *Stepper) Compare() error { return p.w.present().compareOnce() }
 func (p *Stepper) LeaseTrusted() time.Duration {
 	l := p.w.present()
 	l.extend(time.Now(), false)
-	return time.Duration(l.deadline.Load() - l.renewed.Load())
+	return time.Duration(l.deadline() - l.renewed.Load())
 }
 
 // Renew renews the session by a look and tells whether it was there.

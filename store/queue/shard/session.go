@@ -22,10 +22,9 @@ type session struct {
 	name   string
 	epoch  int64 // above that of every earlier session; the fence of its claims
 
-	renewed  atomic.Int64 // when the lease began, ns since the worker's start
-	deadline atomic.Int64 // when it is over
-	over     atomic.Bool
-	idle     atomic.Bool // Redis was told that the session holds no job, and gave it a longer lease
+	renewed atomic.Int64 // when the lease began, ns since the worker's start
+	over    atomic.Bool
+	idle    atomic.Bool // Redis was told that the session holds no job, and gave it a longer lease
 
 	// calls is read-locked while a call is in flight and applied, and locked by compare.
 	calls sync.RWMutex
@@ -39,12 +38,14 @@ func (l *session) extend(sent time.Time, idle bool) {
 	since := int64(sent.Sub(w.process.started))
 	for old := l.renewed.Load(); since > old; old = l.renewed.Load() {
 		if l.renewed.CompareAndSwap(old, since) {
-			l.deadline.Store(since + int64(w.Lease))
 			l.idle.Store(idle)
 			return
 		}
 	}
 }
+
+// deadline is when the lease is over, ns since the worker's start.
+func (l *session) deadline() int64 { return l.renewed.Load() + int64(l.worker.Lease) }
 
 // beginSession begins a session and makes the consumer groups that an emptied Redis lost.
 func (w *Worker) beginSession(ctx context.Context) error {
@@ -210,7 +211,7 @@ func (w *Worker) CheckLease() {
 	if l == nil || !w.busy() && l.idle.Load() {
 		return
 	}
-	if clock >= l.deadline.Load() {
+	if clock >= l.deadline() {
 		w.overdue(l)
 	}
 	if clock-l.renewed.Load() >= int64(w.Lease/renewParts) {
