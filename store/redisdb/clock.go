@@ -2,7 +2,7 @@ package redisdb
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -32,7 +32,7 @@ func (r clockReading) now() (now time.Time, fresh bool) {
 // Now is the time by the clock of the master that has a key, independent of this machine's clock.
 // It costs a round trip every 10 s, and is late by at most half a round trip.
 func (db *DB) Now(ctx context.Context, key string) (time.Time, error) {
-	node, err := db.masterOf(ctx, key)
+	node, err := masterOf(ctx, db.client, key)
 	if err != nil {
 		return time.Time{}, db.Err(err, Read)
 	}
@@ -78,14 +78,14 @@ func middle(all []clockReading) *clockReading {
 }
 
 // masterOf is the client of the master that has a key.
-func (db *DB) masterOf(ctx context.Context, key string) (*redis.Client, error) {
-	switch client := db.client.(type) {
+func masterOf(ctx context.Context, client redis.UniversalClient, key string) (*redis.Client, error) {
+	switch client := client.(type) {
 	case *redis.Client:
 		return client, nil
 	case *redis.ClusterClient:
 		return client.MasterForKey(ctx, key)
 	}
-	return nil, errors.New("no master is known")
+	return nil, fmt.Errorf("find the master of a key: client of type %T", client)
 }
 
 // clockOf is TIME of the master that has a key. The command itself names none.
@@ -101,7 +101,7 @@ func (db *DB) Clocks(ctx context.Context, keys []string) (cmds []redis.Cmder, of
 	of = make([]*redis.TimeCmd, len(keys))
 	clocks := map[*redis.Client]*redis.TimeCmd{}
 	for i, key := range keys {
-		node, err := db.masterOf(ctx, key)
+		node, err := masterOf(ctx, db.client, key)
 		if err != nil {
 			continue
 		}

@@ -3,7 +3,6 @@ package redisdb
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -121,16 +120,9 @@ func tooFewReplicas(have int64, need int) *api.Error {
 // connections the requests do not share. api.CodeUnavailable when a Cluster
 // cannot say.
 func (db *DB) MasterOf(ctx context.Context, key string) (*redis.Client, error) {
-	switch client := db.Blocking().(type) {
-	case *redis.ClusterClient:
-		node, err := client.MasterForKey(ctx, key)
-		if err != nil {
-			return nil, api.Errorf(api.CodeUnavailable, "Redis is out of reach").Because(err)
-		}
-		return node, nil
-	case *redis.Client:
-		return client, nil
-	default:
-		return nil, fmt.Errorf("find the master of a key: client of type %T", client)
+	node, err := masterOf(ctx, db.Blocking(), key)
+	if err != nil {
+		return nil, api.Errorf(api.CodeUnavailable, "Redis is out of reach").Because(err)
 	}
+	return node, nil
 }

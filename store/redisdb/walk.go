@@ -32,7 +32,7 @@ func (db *DB) Walk(ctx context.Context, pattern string, f func(ctx context.Conte
 	if cluster, ok := db.client.(*redis.ClusterClient); ok {
 		return cluster.ForEachMaster(ctx, walk)
 	}
-	node, err := db.masterOf(ctx, "")
+	node, err := masterOf(ctx, db.client, "")
 	if err != nil {
 		return db.Err(err, Read)
 	}

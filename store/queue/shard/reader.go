@@ -109,17 +109,12 @@ func (r *reader) open(ctx context.Context) error {
 	if r.conn != nil {
 		return nil
 	}
-	switch c := r.worker.db.Blocking().(type) {
-	case *redis.Client:
-		r.home = c
-	case *redis.ClusterClient:
-		node, err := c.MasterForKey(ctx, r.worker.Keys()[0])
-		if err != nil {
-			return fmt.Errorf("find node of shard: %w", err)
-		}
-		r.home = node
+	home, err := r.worker.db.MasterOf(ctx, r.worker.Keys()[0])
+	if err != nil {
+		return fmt.Errorf("find node of shard: %w", err)
 	}
-	conn := r.home.Conn()
+	r.home = home
+	conn := home.Conn()
 	if !r.worker.embedded {
 		id, err := conn.ClientID(ctx).Result()
 		if err != nil {
