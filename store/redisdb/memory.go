@@ -6,7 +6,6 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -115,14 +114,16 @@ func (db *DB) read(ctx context.Context) (all *Reading) {
 
 func readMaster(ctx context.Context, c *redis.Client) (r Reading, clock clockReading, err error) {
 	pipe := c.Pipeline()
-	memory, told := pipe.Info(ctx, "memory"), pipe.Time(ctx)
+	memory, told := pipe.InfoMap(ctx, "memory"), pipe.Time(ctx)
 	asked := time.Now()
 	if _, err := pipe.Exec(ctx); err != nil {
 		return r, clock, err
 	}
 	clock = clockReading{told.Val(), time.Now()}
-	if r.Limit = infoInt(memory.Val(), "maxmemory"); r.Limit > 0 {
-		r.Used = float64(infoInt(memory.Val(), "used_memory")) / float64(r.Limit)
+	limit, _ := strconv.ParseInt(memory.Item("Memory", "maxmemory"), 10, 64)
+	if r.Limit = limit; limit > 0 {
+		used, _ := strconv.ParseInt(memory.Item("Memory", "used_memory"), 10, 64)
+		r.Used = float64(used) / float64(limit)
 	}
 	r.ClockAhead = clockAhead(asked, clock.at, clock.told)
 	return r, clock, nil
@@ -131,17 +132,6 @@ func readMaster(ctx context.Context, c *redis.Client) (r Reading, clock clockRea
 // clockAhead is how far this machine's clock is ahead of a clock that was read between two times.
 func clockAhead(asked, answered, told time.Time) time.Duration {
 	return answered.Round(0).Sub(told) - answered.Sub(asked)/2
-}
-
-// infoInt reads one number of INFO, 0 if absent.
-func infoInt(text, name string) int64 {
-	for line := range strings.Lines(text) {
-		if value, ok := strings.CutPrefix(line, name+":"); ok {
-			n, _ := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
-			return n
-		}
-	}
-	return 0
 }
 
 // Check looks for settings with which Redis may lose work, and returns a sentence for each finding.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
-	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -27,10 +26,9 @@ type Script struct {
 }
 
 // NewScript reads a script. A line `-- @include <path>` is replaced by that
-// file of the same file system, of the first of the others that has it, or of
-// this package (lua/clock.lua).
-func NewScript(fsys fs.FS, name string, others ...fs.FS) (*Script, error) {
-	source, err := include(slices.Concat([]fs.FS{fsys}, others, []fs.FS{scripts}), name, maxIncludeDepth)
+// file of the same file system, or of this package (lua/clock.lua).
+func NewScript(fsys fs.FS, name string) (*Script, error) {
+	source, err := include(fsys, name, maxIncludeDepth)
 	if err != nil {
 		return nil, fmt.Errorf("read script %s: %w", name, err)
 	}
@@ -40,8 +38,8 @@ func NewScript(fsys fs.FS, name string, others ...fs.FS) (*Script, error) {
 
 // MustScript is NewScript for scripts embedded in the program, where an error
 // can only be a broken build: it panics.
-func MustScript(fsys fs.FS, name string, others ...fs.FS) *Script {
-	s, err := NewScript(fsys, name, others...)
+func MustScript(fsys fs.FS, name string) *Script {
+	s, err := NewScript(fsys, name)
 	if err != nil {
 		panic(err)
 	}
@@ -49,13 +47,15 @@ func MustScript(fsys fs.FS, name string, others ...fs.FS) *Script {
 }
 
 // include reads a file and resolves its include lines.
-func include(from []fs.FS, name string, depth int) (string, error) {
+func include(from fs.FS, name string, depth int) (string, error) {
 	if depth == 0 {
 		return "", fmt.Errorf("%s: too many nested includes", name)
 	}
-	text, err := readFirst(from, name)
+	text, err := fs.ReadFile(from, name)
 	if err != nil {
-		return "", err
+		if text, err = fs.ReadFile(scripts, name); err != nil {
+			return "", err
+		}
 	}
 	var out strings.Builder
 	for line := range strings.Lines(string(text)) {
@@ -71,15 +71,6 @@ func include(from []fs.FS, name string, depth int) (string, error) {
 		out.WriteString(strings.TrimRight(part, "\n") + "\n")
 	}
 	return out.String(), nil
-}
-
-func readFirst(from []fs.FS, name string) (text []byte, err error) {
-	for _, fsys := range from {
-		if text, err = fs.ReadFile(fsys, name); err == nil {
-			return text, nil
-		}
-	}
-	return nil, err
 }
 
 // Name is the file's name, for logs and metrics.

@@ -34,11 +34,11 @@ func TestNewScript(t *testing.T) {
 		"lua/loop.lua":  {Data: []byte("-- @include lua/loop.lua\n")},
 		"lua/lost.lua":  {Data: []byte("-- @include lua/nowhere.lua\n")},
 		"lua/plain.lua": {Data: []byte("return 1")},
+		"deep.lua":      {Data: []byte("local deep = 42\n")},
 	}
-	other := fstest.MapFS{"deep.lua": {Data: []byte("local deep = 42\n")}}
 	t.Run("Includes", func(t *testing.T) {
 		t.Parallel()
-		s, err := redisdb.NewScript(files, "lua/a.lua", other)
+		s, err := redisdb.NewScript(files, "lua/a.lua")
 		mustNil(t, err)
 		want := "-- a\nlocal deep = 42\nlocal function part() return deep end\nreturn part()\n"
 		if s.Source() != want || s.Name() != "a.lua" || len(s.SHA()) != 40 {
