@@ -33,65 +33,66 @@ var (
 	addText string
 )
 
-// bareServer serves the baselines over HTTP: chi and one Redis command for each request, without
+// serveBare serves the baselines over HTTP: chi and one Redis command for each request, without
 // sharing round trips. The baselines check nothing and store nothing else. Their answers have as
 // many bytes as those of fanfare.
-type bareServer struct {
-	client         *redis.Client
-	decrement, add *redis.Script
-}
-
-// serveBare serves the baselines.
 func serveBare(addr, store string) error {
-	b := &bareServer{
-		client:    redis.NewClient(&redis.Options{Addr: store, PoolSize: connections}),
-		decrement: redis.NewScript(decrementText), add: redis.NewScript(addText),
-	}
+	db := redis.NewClient(&redis.Options{Addr: store, PoolSize: connections})
+	decrement, add := redis.NewScript(decrementText), redis.NewScript(addText)
 	router := chi.NewRouter()
-	router.Post("/v1/events", b.event)
-	router.Post("/v1/sales/{sale}/reservations", b.reserve)
-	router.Post("/v1/sold-out/{sale}/reservations", b.refuse)
-	router.Post("/v1/chats/{chat}/messages", b.message)
-	router.Get("/v1/users/{user}/recent-contacts", b.recent)
-	router.Get("/v1/hashes/{key}", b.hash)
+	handle := func(method, path string, status int, answer func(r *http.Request, body []byte) (string, error)) {
+		router.MethodFunc(method, path, func(w http.ResponseWriter, r *http.Request) {
+			text := ""
+			body, err := io.ReadAll(io.LimitReader(r.Body, 1<<20))
+			if err == nil {
+				text, err = answer(r, body)
+			}
+			if err != nil {
+				http.Error(w, err.Error(), http.StatusInternalServerError)
+				return
+			}
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, text)
+		})
+	}
+	handle("GET", "/readyz", http.StatusOK, func(*http.Request, []byte) (string, error) { return "", nil })
+	handle("POST", "/v1/events", http.StatusAccepted, func(r *http.Request, body []byte) (string, error) {
+		err := db.XAdd(r.Context(), &redis.XAddArgs{Stream: "bare", Values: []any{"e", body}}).Err()
+		return `{"id":"00000000000000000000000000000000"}`, err
+	})
+	handle("POST", "/v1/sales/{sale}/reservations", http.StatusCreated, func(r *http.Request, _ []byte) (string, error) {
+		err := decrement.Run(r.Context(), db, []string{"bare:stock:" + chi.URLParam(r, "sale")}, 1).Err()
+		return `{"id":"00000000000000000000000000000","user":"user-1","lines":[{"sku":"s","quantity":1}],"state":"held","expires_at":"2026-01-01T00:00:00.000Z"}`, err
+	})
+	handle("POST", "/v1/sold-out/{sale}/reservations", http.StatusConflict, refuse)
+	handle("POST", "/v1/chats/{chat}/messages", http.StatusCreated, func(r *http.Request, body []byte) (string, error) {
+		chat := "bare:chat:" + chi.URLParam(r, "chat")
+		id, err := add.Run(r.Context(), db, []string{chat + ":ids", chat}, body).Int64()
+		return fmt.Sprintf(`{"id":%d,"sent_at":"2026-01-01T00:00:00.000Z"}`, id), err
+	})
+	handle("GET", "/v1/users/{user}/recent-contacts", http.StatusOK, func(r *http.Request, _ []byte) (string, error) {
+		found, err := db.ZRevRangeWithScores(r.Context(), "bare:recent:"+chi.URLParam(r, "user"), 0, 9).Result()
+		type item struct {
+			Contact      any     `json:"contact"`
+			Relationship string  `json:"relationship"`
+			At           float64 `json:"last_upload_at"`
+		}
+		items := made(len(found), func(i int) item { return item{found[i].Member, "friend", found[i].Score} })
+		text, _ := json.Marshal(map[string]any{"items": items, "complete": true})
+		return string(text), err
+	})
+	handle("GET", "/v1/hashes/{key}", http.StatusOK, func(r *http.Request, _ []byte) (string, error) {
+		fields, err := db.HGetAll(r.Context(), "bare:hash:"+chi.URLParam(r, "key")).Result()
+		text, _ := json.Marshal(fields)
+		return string(text), err
+	})
 	server := &http.Server{Addr: addr, Handler: router, ReadHeaderTimeout: 5 * time.Second}
 	return server.ListenAndServe()
 }
 
-// answer writes JSON, or an error.
-func answer(w http.ResponseWriter, status int, body string, err error) {
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_, _ = io.WriteString(w, body)
-}
-
-// body reads at most 1 MiB.
-func body(r *http.Request) ([]byte, error) { return io.ReadAll(io.LimitReader(r.Body, 1<<20)) }
-
-// event runs one XADD.
-func (b *bareServer) event(w http.ResponseWriter, r *http.Request) {
-	text, err := body(r)
-	if err == nil {
-		err = b.client.XAdd(r.Context(), &redis.XAddArgs{Stream: "bare", Values: []any{"e", text}}).Err()
-	}
-	answer(w, http.StatusAccepted, `{"id":"00000000000000000000000000000000"}`, err)
-}
-
-// reserve runs one EVALSHA that takes a unit.
-func (b *bareServer) reserve(w http.ResponseWriter, r *http.Request) {
-	_, err := body(r)
-	if err == nil {
-		err = b.decrement.Run(r.Context(), b.client, []string{"bare:stock:" + chi.URLParam(r, "sale")}, 1).Err()
-	}
-	answer(w, http.StatusCreated, `{"id":"00000000000000000000000000000","user":"user-1","lines":[{"sku":"s","quantity":1}],"state":"held","expires_at":"2026-01-01T00:00:00.000Z"}`, err)
-}
-
 // refuse decodes a reservation and answers that everything is sold, without Redis.
-func (b *bareServer) refuse(w http.ResponseWriter, r *http.Request) {
+func refuse(_ *http.Request, body []byte) (string, error) {
 	var asked struct {
 		User  string `json:"user"`
 		Lines []struct {
@@ -99,48 +100,12 @@ func (b *bareServer) refuse(w http.ResponseWriter, r *http.Request) {
 			Quantity int64  `json:"quantity"`
 		} `json:"lines"`
 	}
-	if err := json.NewDecoder(io.LimitReader(r.Body, 1<<20)).Decode(&asked); err != nil || len(asked.Lines) == 0 {
-		http.Error(w, "bad request", http.StatusBadRequest)
-		return
+	if err := json.Unmarshal(body, &asked); err != nil || len(asked.Lines) == 0 {
+		return "", errors.Join(err, errors.New("nothing is asked for"))
 	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(http.StatusConflict)
-	_ = json.NewEncoder(w).Encode(map[string]any{
+	text, err := json.Marshal(map[string]any{
 		"type": "urn:fanfare:problem:sold_out", "title": "Sold out", "status": http.StatusConflict, "code": "sold_out",
 		"available": map[string]int{asked.Lines[0].SKU: 0},
 	})
-}
-
-// message runs one EVALSHA that gives the message an id and stores it.
-func (b *bareServer) message(w http.ResponseWriter, r *http.Request) {
-	var id int64
-	text, err := body(r)
-	if err == nil {
-		chat := "bare:chat:" + chi.URLParam(r, "chat")
-		id, err = b.add.Run(r.Context(), b.client, []string{chat + ":ids", chat}, text).Int64()
-	}
-	answer(w, http.StatusCreated, fmt.Sprintf(`{"id":%d,"sent_at":"2026-01-01T00:00:00.000Z"}`, id), err)
-}
-
-// recent runs one ZREVRANGE of ten members with scores.
-func (b *bareServer) recent(w http.ResponseWriter, r *http.Request) {
-	got, err := b.client.ZRevRangeWithScores(r.Context(), "bare:recent:"+chi.URLParam(r, "user"), 0, 9).Result()
-	type item struct {
-		Contact      any     `json:"contact"`
-		Relationship string  `json:"relationship"`
-		At           float64 `json:"last_upload_at"`
-	}
-	items := make([]item, len(got))
-	for i, z := range got {
-		items[i] = item{z.Member, "friend", z.Score}
-	}
-	text, e := json.Marshal(map[string]any{"items": items, "complete": true})
-	answer(w, http.StatusOK, string(text), errors.Join(err, e))
-}
-
-// hash runs one HGETALL.
-func (b *bareServer) hash(w http.ResponseWriter, r *http.Request) {
-	fields, err := b.client.HGetAll(r.Context(), "bare:hash:"+chi.URLParam(r, "key")).Result()
-	text, e := json.Marshal(fields)
-	answer(w, http.StatusOK, string(text), errors.Join(err, e))
+	return string(text), err
 }

@@ -2,10 +2,10 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // failure is panicked with to end a subject at once, as Fatal ends a test: a measurement that
@@ -46,25 +46,22 @@ func attempt(do func()) (err error) {
 // parallel runs a function in n goroutines and waits for all of them. If one of them fails, the
 // caller fails.
 func parallel(n int, do func(i int)) {
-	fails := make([]error, n)
-	var all sync.WaitGroup
+	var all errgroup.Group
 	for i := range n {
-		all.Go(func() { fails[i] = attempt(func() { do(i) }) })
+		all.Go(func() error { return attempt(func() { do(i) }) })
 	}
-	all.Wait()
-	must(errors.Join(fails...))
+	must(all.Wait())
 }
 
-// eventually waits until a condition is true.
-func eventually(ctx context.Context, within time.Duration, what string, done func() bool) {
-	tick := time.NewTicker(3 * time.Millisecond)
+// eventually waits until a condition is true, at most ten minutes.
+func eventually(ctx context.Context, what string, done func() bool) {
+	tick, end := time.NewTicker(3*time.Millisecond), time.After(10*time.Minute)
 	defer tick.Stop()
-	for began := time.Now(); !done(); {
-		if time.Since(began) > within {
-			failf("waited %v for %s", within, what)
-		}
+	for !done() {
 		select {
 		case <-tick.C:
+		case <-end:
+			failf("waited ten minutes for %s", what)
 		case <-ctx.Done():
 			must(ctx.Err())
 		}

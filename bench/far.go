@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os/exec"
 	"strconv"
 	"strings"
 	"time"
@@ -16,10 +15,6 @@ import (
 const (
 	near = 100 * time.Millisecond
 	away = 300 * time.Millisecond
-	// roomFor is FANFARE_MAX_IN_FLIGHT of the processes whose number is varied. Large audiences of
-	// the only app may have 500 requests of it under way. At 100 ms these are 5,000 requests a
-	// second, so that this limit counts and not the two processors that all share.
-	roomFor = "FANFARE_MAX_IN_FLIGHT=600"
 	// farPace is how many one-user events a second are posted during a fan-out.
 	farPace = 50
 	// otherApp is a different app than that of the fan-out. Each of otherUsers has a phone with it,
@@ -27,77 +22,74 @@ const (
 	otherApp   = "com.example.other"
 	otherUsers = 200
 	otherToken = 1 << 26
-	// hangsSince is how long the app of the fan-out has been hanging when events of the other app
-	// begin to count.
-	hangsSince = 2 * time.Second
 )
 
 // setLatency waits until the stand-in has answered everything, and then lets it answer after d,
 // plus or minus a random fifth.
 func (s *stage) setLatency(d time.Duration) {
-	eventually(s.ctx, time.Minute, "the last answers", func() bool { return s.apns.Answered() >= s.apns.Total() })
+	eventually(s.ctx, "the last answers", func() bool { return s.apns.Answered() >= s.apns.Total() })
 	s.apns.SetLatency(d, d/5)
 }
 
-// at is a side for which APNs answers after a given time, and which is named after its
-// milliseconds. It also counts the entries that were added to the streams of Redis for each
+// after is a side for which the stand-in is set to answer after a given time, and which is named
+// after its milliseconds. It also counts the entries that were added to the streams of Redis for each
 // notification.
-func (s *stage) at(d time.Duration, of side) side {
-	name := fmt.Sprintf("%s %d", of.name, d.Milliseconds())
-	return side{name: name, run: func(ctx context.Context, round time.Duration) sample {
-		s.setLatency(d)
-		before := s.entriesAdded()
-		found := of.round(ctx, 2*round) // the window grows for a while first
-		found["entries"] = (s.entriesAdded() - before) / found["count"]
+func (s *stage) after(d time.Duration, set func(), of *side) *side {
+	return &side{name: fmt.Sprintf("%s %d", of.name, d.Milliseconds()), run: func(round time.Duration) sample {
+		set()
+		before := s.spent()["xadd"].calls
+		found := of.round(s.ctx, 2*round) // the window grows for a while first
+		found["entries"] = (s.spent()["xadd"].calls - before) / found["count"]
 		return found
 	}}
-}
-
-// entriesAdded is the number of entries that were ever added to the streams of a Redis.
-func (s *stage) entriesAdded() float64 {
-	info := got(s.redis.db.InfoMap(s.ctx, "commandstats").Result())
-	return statistic(info["Commandstats"]["cmdstat_xadd"], "calls")
 }
 
 // far sends to many devices, because notifications of one device are sent one after the other, and
 // few devices would be the limit. It compares a stand-in that answers late with one that answers at
 // once, and fanfare with stock apns2 over four connections.
-func far(w *world) (sides []side) {
+func far(w *world) (sides []*side) {
 	s := w.stage(plan{users: crowd})
 	s.warm("user-%d", crowd)
 	ways := s.posts(1, s.server)
-	one, batch, wide := ways[0], ways[1], ways[3]
-	for _, d := range []time.Duration{0, near, away} {
-		sides = append(sides, s.at(d, s.sendLoop("stock-far")), s.at(d, batch), s.at(d, wide))
+	one, batch, wide, stock := ways[0], ways[1], ways[3], s.sendLoop("stock-far")
+	at := func(d time.Duration, all ...*side) {
+		for _, of := range all {
+			sides = append(sides, s.after(d, func() { s.setLatency(d) }, of))
+		}
 	}
-	return append(sides, s.at(near, one))
+	at(0, stock, batch, wide)
+	at(near, stock, batch, wide, one)
+	at(away, stock, batch, wide)
+	return sides
 }
 
 // farProcesses sends one event to 100,000 followers, with one, two and four processes that can each
-// have 500 requests of one app under way.
+// have 500 requests of one app under way. At 100 ms these are 5,000 requests a second, so that this
+// limit counts and not the two processors that all share.
 func farProcesses(w *world) medians {
 	fans, m := w.few(followers), medians{}
 	var env []string
 	// The program of an older revision may not know the variable.
-	if out := got(exec.CommandContext(w.ctx, w.program, "--help").CombinedOutput()); strings.Contains(string(out), "FANFARE_MAX_IN_FLIGHT") {
-		env = []string{roomFor}
+	if strings.Contains(run(nil, w.program, "--help"), "FANFARE_MAX_IN_FLIGHT") {
+		env = []string{"FANFARE_MAX_IN_FLIGHT=600"} // large audiences of the only app may have 500 of these
 	}
 	s := w.stage(plan{users: devices, fans: fans, env: env})
 	s.warm("fan-%d", fans)
+	s.setLatency(near)
 	for n := 1; n <= 4; n++ {
 		if n > 1 {
 			s.join(env...)
 		}
 		if n != 3 {
-			m[strconv.Itoa(n)] = w.turns(s.at(near, s.oneFanOut(fans)))["fan-out 100 rate"]
+			m[strconv.Itoa(n)] = w.turns(s.oneFanOut(fans))["fan-out rate"]
 		}
 	}
 	return m
 }
 
 // oneFanOut is a side that posts one event to all followers and waits until it is delivered.
-func (s *stage) oneFanOut(fans int) side {
-	return side{"fan-out", func(context.Context, time.Duration) sample {
+func (s *stage) oneFanOut(fans int) *side {
+	return &side{name: "fan-out", stage: s, servers: []*process{s.server}, run: func(time.Duration) sample {
 		before, began := s.taken.Load(), time.Now()
 		s.postToFans()
 		s.await(before + 1)
@@ -105,88 +97,92 @@ func (s *stage) oneFanOut(fans int) side {
 		s.await(before + int64(fans))
 		last := time.Since(began).Seconds()
 		return sample{"rate": float64(fans) / last, "count": float64(fans), "first": float64(first) / 1e6, "last": last}
-	}, []*process{s.redis, s.server}}
+	}}
 }
 
 // farLatency measures the time of one-user events from POST to APNs while an event to 100,000
 // devices of the same app is sent, and while another app hangs. Each round has its own stage, so
 // that an app that hung leaves nothing for the next round.
-func farLatency(w *world) []side {
-	return []side{{name: "lone", run: func(ctx context.Context, d time.Duration) sample {
+func farLatency(w *world) []*side {
+	return []*side{{name: "lone", run: func(d time.Duration) sample {
 		defer w.reset()
 		fans := w.few(followers)
-		s := w.stage(plan{users: devices, fans: fans, fill: func(into inserter) {
+		s := w.stage(plan{users: devices, fans: fans, fill: func(into tables) {
 			into.devices("other-%d", otherToken, otherUsers, otherApp)
 		}})
 		s.warm("user-%d", devices)
 		s.warm("other-%d", otherUsers)
 		s.warm("fan-%d", fans)
 		s.setLatency(near)
-		same := s.besideFans(fans, 3*d)
+		var same sample
+		beside(s.ctx, func() { same = s.arriving(farPace, s.oneOfDevices).load(s.ctx, 3*d) }, func(ctx context.Context) {
+			before := s.taken.Load()
+			s.postToFans()
+			eventually(ctx, "a fan-out", func() bool { return s.taken.Load()-before >= int64(fans) })
+		})
 		s.apns.ScriptTopic(apnstest.DefaultTopic, apnstest.Failing(apnstest.Hang))
 		s.postToFans()
-		pause(ctx, hangsSince)
+		s.pause(2 * time.Second) // only from the third second on, events of the other app count
 		other := s.arriving(farPace, func(n int) ([]byte, string) {
 			return batch("other-%d", n, 1, otherUsers), token(otherToken + n%otherUsers)
 		})
-		return sample{"same": same["p99"], "other": other.run(ctx, 3*d)["p99"]}
+		return sample{"same": same["p99"], "other": other.load(s.ctx, 3*d)["p99"]}
 	}}}
 }
 
-// besideFans posts one-user events while one event after the other is sent to all followers.
-func (s *stage) besideFans(fans int, d time.Duration) (found sample) {
-	l := s.arriving(farPace, func(n int) ([]byte, string) { return post(n, 1, devices), token(n % devices) })
-	over, stop := context.WithCancel(s.ctx)
+// beside does something while something else is done again and again. The latter gets a context that
+// ends then.
+func beside(ctx context.Context, do func(), other func(ctx context.Context)) {
+	over, stop := context.WithCancel(ctx)
 	parallel(2, func(i int) {
 		if i == 0 {
 			defer stop()
-			found = l.run(s.ctx, d)
+			do()
 			return
 		}
 		for over.Err() == nil {
-			before := s.taken.Load()
-			s.postToFans()
-			_ = attempt(func() {
-				eventually(over, time.Hour, "a fan-out", func() bool { return s.taken.Load()-before >= int64(fans) })
-			})
+			if err := attempt(func() { other(over) }); over.Err() == nil {
+				must(err)
+			}
 		}
 	})
-	return found
 }
 
 // farMemory starts a process that finds a million waiting notifications, lets answers take 300 ms,
 // and measures the memory of the process while it sends.
-func farMemory(w *world) []side {
-	return []side{{name: "far", run: func(ctx context.Context, d time.Duration) sample {
+func farMemory(w *world) []*side {
+	return []*side{{name: "far", run: func(d time.Duration) sample {
 		defer w.reset()
 		n := w.few(crowd)
 		if d < w.seconds { // the warm-up round
 			n = max(n/100, 10)
 		}
-		s := w.stage(plan{users: n, env: []string{"FANFARE_ROLES=api,targeting,jobs"}})
+		s := w.stage(plan{users: n, env: noDelivery})
 		s.fillBacklog(10 * n)
 		s.server.kill()
 		s.setLatency(away)
 		s.server = s.join()
 		for began := time.Now(); time.Since(began) < 10*d && s.taken.Load() < int64(10*n); {
-			pause(ctx, 100*time.Millisecond)
+			s.pause(100 * time.Millisecond)
 		}
 		return sample{"peak": s.server.peak()}
 	}}}
 }
 
+// noDelivery are the roles of a process whose notifications wait.
+var noDelivery = []string{"FANFARE_ROLES=api,targeting,jobs"}
+
 // cold compares an event to 100,000 followers whose settings are not cached with the same event
 // when all are cached. It also measures the memory of Redis.
 func cold(w *world) medians {
 	m, fans := medians{}, w.few(followers)
-	for _, maria := range []bool{false, true} {
+	for name, maria := range map[string]bool{"sqlite ": false, "mysql ": true} {
 		s := w.stage(plan{users: devices, fans: fans, maria: maria})
-		s.keepFile()
 		found := w.turns(
 			s.weighed("cold", fans, s.forgetFans),
 			s.weighed("warm", fans, func() { s.warm("fan-%d", fans) }))
 		for figure, v := range found {
-			m[s.database.driver+" "+figure] = v
+			m[name+figure] = v
 		}
 		w.reset()
 	}
@@ -195,53 +191,31 @@ func cold(w *world) medians {
 
 // weighed is a side that sends one event to all followers. It returns the memory that Redis takes
 // for each recipient, at most while the event is sent ("peak") and after its end ("left").
-func (s *stage) weighed(name string, fans int, prepare func()) side {
-	return side{name: name, run: func(ctx context.Context, d time.Duration) sample {
+func (s *stage) weighed(name string, fans int, prepare func()) *side {
+	return &side{name: name, run: func(d time.Duration) (found sample) {
 		prepare()
 		s.rest("events", "notifications")
-		before := s.memory()
-		watched, stop := context.WithCancel(ctx)
-		defer stop()
-		most := s.watchMemory(watched)
-		fanOut := s.oneFanOut(fans)
-		found := fanOut.round(ctx, d)
+		before, peak := s.memory(), 0.0
+		beside(s.ctx, func() { found = s.oneFanOut(fans).round(s.ctx, d) }, func(context.Context) {
+			peak = max(peak, s.memory())
+			s.pause(20 * time.Millisecond)
+		})
 		s.rest("events", "notifications")
-		after := s.memory()
-		stop()
-		each := func(bytes float64) float64 { return max(bytes, 1) / float64(fans) } // if there are few recipients, memory that something else frees may be more
-		found["peak"], found["left"] = each(<-most-before), each(after-before)
+		// If there are few recipients, memory that something else frees may be more.
+		each := func(bytes float64) float64 { return max(bytes-before, 1) / float64(fans) }
+		found["peak"], found["left"] = each(peak), each(s.memory())
 		return found
 	}}
 }
 
-// watchMemory reads the memory of Redis until ctx ends, and then returns the largest value.
-func (s *stage) watchMemory(ctx context.Context) <-chan float64 {
-	most := make(chan float64, 1)
-	go func() {
-		highest := 0.0
-		for ctx.Err() == nil {
-			info, _ := s.redis.db.InfoMap(ctx, "memory").Result()
-			used, _ := strconv.ParseFloat(info["Memory"]["used_memory"], 64)
-			highest = max(highest, used)
-			_ = attempt(func() { pause(ctx, 20*time.Millisecond) })
-		}
-		most <- highest
-	}()
-	return most
-}
-
 // forgetFans removes the followers' settings from the cache.
 func (s *stage) forgetFans() {
-	for cursor := uint64(0); ; {
-		keys, next, err := s.redis.db.Scan(s.ctx, cursor, fanSettings, 1000).Result()
-		must(err)
-		if len(keys) > 0 {
-			must(s.redis.db.Unlink(s.ctx, keys...).Err())
-		}
-		if cursor = next; cursor == 0 {
-			return
-		}
+	pipe, keys := s.redis.Pipeline(), s.redis.Scan(s.ctx, 0, fanSettings, 1000).Iterator()
+	for keys.Next(s.ctx) {
+		pipe.Unlink(s.ctx, keys.Val())
 	}
+	must(keys.Err())
+	got(pipe.Exec(s.ctx))
 }
 
 // fanOut sends one event to n followers twice: first when no settings are cached, and then when the

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,112 +20,131 @@ const (
 	connections = 64
 	// pace is the rate of events or jobs, per second, at which latencies are measured.
 	pace = 200
-	// patience is how long a load waits without progress before it fails.
-	patience = time.Minute
+	// outstanding is the largest number of things that are sent and not done yet, for sides whose work
+	// goes on after the answer. So a round ends soon after its last call, and all sides work on queues
+	// of the same length.
+	outstanding = 20_000
 )
 
-// load is a number of callers that do the same thing for a while, over HTTP or not.
-type load struct {
-	callers int
+// side is one of the sides that are measured in turns: a number of callers that do the same thing for
+// a while, over HTTP or not.
+type side struct {
+	name string
+	// stage is the stage whose processor time is measured: that of its Redis and of the servers.
+	stage *stage
+	// servers are the processes to which the callers connect in turn. Without any, the callers have no
+	// connection.
+	servers []*process
+	callers int // default 64
 	// rate is how many calls per second all callers make together, at even intervals, however long
 	// the answers take. 0: each caller makes the next call when it has the answer.
 	rate float64
-	// call prepares a caller and returns the function that it calls again and again.
-	call func(ctx context.Context, caller int) calls
-	// also is the HTTP status with which a call may be refused. Any other status is a failure.
-	also int
-
-	// If done is set, the work of a call is done only after its answer. done counts the work that
-	// is done, of which each call causes each. At most ahead of it is outstanding at a time, and
-	// the load ends when all is done.
-	done        func() int64
+	// requests are the rendered requests that the callers send in turn, and status is the status of
+	// every answer. A call may be refused with the status refused.
+	requests        [][]byte
+	status, refused int
+	// call, if it is set, makes the calls instead.
+	call call
+	// each is how many things a call causes (default 1). If done is set, they are done after the
+	// answer: done counts them, at most ahead of them are outstanding at a time (default outstanding),
+	// and the load ends when all are done.
 	each, ahead int64
+	done        func() int64
+	// run, if it is set, measures in another way.
+	run func(d time.Duration) sample
 }
 
-// calls is the function of a caller. It gets the number of the call among all calls and the time at
-// which the call is sent, and returns how long the call took. A negative time means that the call
-// was refused.
-type calls func(n int, sent time.Time) time.Duration
+// call gets the caller's connection, the number of the call among all calls, and the time at which it
+// is sent, and returns how long it took. A negative time means that the call was refused.
+type call func(c *caller, n int, sent time.Time) time.Duration
 
-// run returns the number of things done ("count") and their rate per second ("rate"), the times of
-// calls in ms ("p50", "p99"), and the share of calls that were refused ("also").
-func (l *load) run(ctx context.Context, d time.Duration) sample {
+// sample has the figures of one round of one side, by name.
+type sample map[string]float64
+
+// round makes one measurement. In addition to the figures of the side it has the processor time in
+// µs for each counted thing, of Redis ("redis") and of the servers ("fanfare").
+func (s *side) round(ctx context.Context, d time.Duration) (found sample) {
+	measure := s.run
+	if measure == nil {
+		measure = func(d time.Duration) sample { return s.load(ctx, d) }
+	}
+	if s.stage == nil {
+		return measure(d)
+	}
+	var pids []int
+	for _, p := range s.servers {
+		pids = append(pids, p.cmd.Process.Pid)
+	}
+	redis, servers := cpu(s.stage.redisPID), cpu(pids...)
+	found = measure(d)
+	found["redis"] = (cpu(s.stage.redisPID) - redis) / found["count"]
+	found["fanfare"] = (cpu(pids...) - servers) / found["count"]
+	return found
+}
+
+// load returns the number of things done ("count") and their rate per second ("rate"), the times of
+// calls in ms ("p50", "p99"), and the percentage of calls that were refused ("refused").
+func (s *side) load(ctx context.Context, d time.Duration) sample {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	took, refused := make([][]time.Duration, l.callers), atomic.Int64{}
-	callers := make([]calls, l.callers)
-	parallel(l.callers, func(i int) { callers[i] = l.call(ctx, i) })
-	waits, all := l.counting()
-	began := time.Now()
-	parallel(l.callers, func(i int) {
-		for n := i; ; n += l.callers {
-			sent := l.due(n, began)
-			for l.done != nil && waits() >= l.ahead && time.Since(began) < d && ctx.Err() == nil {
+	do, each := s.call, cmp.Or(s.each, 1)
+	if do == nil {
+		do = s.request
+	}
+	callers := make([]*caller, cmp.Or(s.callers, connections))
+	for i := range callers {
+		if len(s.servers) > 0 {
+			callers[i] = dial(ctx, s.servers[i%len(s.servers)].addr)
+		}
+	}
+	var sent, refused atomic.Int64
+	waiting := func() int64 { return 0 }
+	if s.done != nil {
+		before := s.done()
+		waiting = func() int64 { return sent.Load() - (s.done() - before) }
+	}
+	took, began := make([][]time.Duration, len(callers)), time.Now()
+	parallel(len(callers), func(i int) {
+		for n := i; ; n += len(callers) {
+			at := s.due(n, began)
+			for waiting() >= cmp.Or(s.ahead, outstanding) && time.Since(began) < d && ctx.Err() == nil {
 				time.Sleep(time.Millisecond)
-				sent = time.Now()
+				at = time.Now()
 			}
-			if sent.Sub(began) >= d {
+			if at.Sub(began) >= d {
 				return
 			}
 			must(ctx.Err())
-			all.Add(l.each)
-			if t := callers[i](n, sent); t >= 0 {
+			sent.Add(each)
+			if t := do(callers[i], n, at); t >= 0 {
 				took[i] = append(took[i], t)
 			} else {
 				refused.Add(1)
 			}
 		}
 	})
-	durations := slices.Concat(took...)
-	n := float64(len(durations))
-	if n == 0 {
+	all := slices.Sorted(slices.Values(slices.Concat(took...)))
+	if len(all) == 0 {
 		failf("not one answer")
 	}
-	if l.done != nil {
-		awaitAll(ctx, all.Load(), func() int64 { return all.Load() - waits() })
-		n = float64(all.Load())
+	eventually(ctx, "all that was sent", func() bool { return waiting() <= 0 })
+	if more := -waiting(); more > 0 {
+		failf("%d things more were done than were sent", more)
 	}
-	elapsed := time.Since(began).Seconds()
-	p50, p99 := quantiles(durations)
-	also := float64(refused.Load())
-	return sample{"rate": n / elapsed, "count": n, "p50": p50, "p99": p99, "also": also / (n + also)}
-}
-
-// counting returns functions for the number of things that are outstanding and for the number of
-// all things.
-func (l *load) counting() (waits func() int64, all *atomic.Int64) {
-	all = &atomic.Int64{}
-	if l.done == nil {
-		return all.Load, all
-	}
-	before := l.done()
-	return func() int64 { return all.Load() - (l.done() - before) }, all
-}
-
-// awaitAll waits until a number of things are done. It fails if there is no progress.
-func awaitAll(ctx context.Context, all int64, done func() int64) {
-	last, since := done(), time.Now()
-	eventually(ctx, time.Hour, "all that was sent", func() bool {
-		now := done()
-		if now != last {
-			last, since = now, time.Now()
-		}
-		if time.Since(since) > patience {
-			failf("%d of %d are missing, and none came for %v", all-now, all, patience)
-		}
-		return now >= all
-	})
+	count, calls := float64(len(all))*float64(each), float64(len(all))+float64(refused.Load())
+	return sample{"rate": count / time.Since(began).Seconds(), "count": count, "p50": quantile(all, .5), "p99": quantile(all, .99),
+		"refused": 100 * float64(refused.Load()) / calls}
 }
 
 // due waits for the time of the n-th call and returns the time from which its answer is measured.
 // That is the time at which the call is sent or, if it is late because the previous answer was
 // late, the time at which it should have been sent.
-func (l *load) due(n int, began time.Time) time.Time {
+func (s *side) due(n int, began time.Time) time.Time {
 	now := time.Now()
-	if l.rate == 0 {
+	if s.rate == 0 {
 		return now
 	}
-	at := began.Add(time.Duration((float64(n) / l.rate) * float64(time.Second)))
+	at := began.Add(time.Duration((float64(n) / s.rate) * float64(time.Second)))
 	if wait := at.Sub(now); wait > 0 {
 		time.Sleep(wait)
 		return time.Now() // the delay of a timer must not count as the server's
@@ -132,29 +152,67 @@ func (l *load) due(n int, began time.Time) time.Time {
 	return at
 }
 
-// quantiles returns quantiles of durations, in milliseconds.
-func quantiles(all []time.Duration) (p50, p99 float64) {
-	slices.Sort(all)
-	ms := func(q float64) float64 { return float64(all[int(q*float64(len(all)-1))]) / 1e6 }
-	return ms(.5), ms(.99)
+// quantile is a quantile of sorted durations, in milliseconds.
+func quantile(sorted []time.Duration, q float64) float64 {
+	return float64(sorted[int(q*float64(len(sorted)-1))]) / 1e6
 }
 
-// requests is a load over HTTP. Connections to the servers send the rendered requests in turn, and
-// expect the same status in every answer.
-func requests(want, callers int, rendered [][]byte, addrs ...string) *load {
-	l := &load{callers: callers}
-	l.call = func(ctx context.Context, i int) calls {
-		c := dial(ctx, addrs[i%len(addrs)])
-		return func(n int, sent time.Time) time.Duration {
-			err := c.send(rendered[n%len(rendered)], want)
-			if err != nil && l.also != 0 && c.status == l.also {
-				return -1
+// request sends one of the rendered requests.
+func (s *side) request(c *caller, n int, sent time.Time) time.Duration {
+	err := c.send(s.requests[n%len(s.requests)], s.status)
+	if err != nil && s.refused != 0 && c.status == s.refused {
+		return -1
+	}
+	must(err)
+	return time.Since(sent)
+}
+
+// medians holds the median of each figure of each side, as "side figure".
+type medians map[string]float64
+
+// turns lets the sides measure one after the other, round by round, so that other work of the
+// machine affects all of them. Before the first round there is a warm-up of a quarter of the time.
+func (w *world) turns(sides ...*side) medians {
+	all := map[string][]float64{}
+	for round := range w.rounds + 1 {
+		d := w.seconds
+		if round == 0 {
+			d /= 4
+		}
+		for _, s := range sides {
+			var found sample
+			if err := errors.Join(attempt(func() { found = s.round(w.ctx, d) }), w.ctx.Err()); err != nil {
+				failf("%s: %w", s.name, err)
 			}
-			must(err)
-			return time.Since(sent)
+			for figure, v := range found {
+				if round > 0 {
+					all[s.name+" "+figure] = append(all[s.name+" "+figure], v)
+				}
+			}
 		}
 	}
-	return l
+	m := medians{}
+	for name, values := range all {
+		m[name] = median(values)
+	}
+	return m
+}
+
+// line are some figures of each of some sides.
+func (m medians) line(figures []string, sides ...string) (line []float64) {
+	for _, side := range sides {
+		for _, figure := range figures {
+			line = append(line, m[side+" "+figure])
+		}
+	}
+	return line
+}
+
+// median is the median of the rounds. If two are in the middle, it is their mean.
+func median(values []float64) float64 {
+	values = slices.Sorted(slices.Values(values))
+	n := len(values)
+	return (values[(n-1)/2] + values[n/2]) / 2
 }
 
 // caller is a keep-alive HTTP/1.1 connection that needs very little processor time, because the
@@ -180,68 +238,45 @@ func request(method, path string, body string) []byte {
 }
 
 // call sends a request and fails unless the answer has the given status.
-func (c *caller) call(method, path, body string, want int) {
-	must(c.send(request(method, path, body), want))
+func (c *caller) call(method, path, body string, status int) {
+	must(c.send(request(method, path, body), status))
 }
 
-// send sends a rendered request, reads the whole answer and fails unless it has the expected
-// status.
-func (c *caller) send(request []byte, want int) error {
+// send sends a rendered request, reads the whole answer and returns an error unless it has the
+// expected status.
+func (c *caller) send(request []byte, status int) error {
 	c.status = 0
 	if _, err := c.conn.Write(request); err != nil {
 		return err
 	}
-	line, err := c.reader.ReadSlice('\n')
-	if err != nil || len(line) < 12 {
-		return errors.Join(err, errors.New("no status line"))
-	}
-	status, err := strconv.Atoi(string(line[9:12]))
-	if err != nil {
-		return err
-	}
-	length, err := c.head()
-	if err != nil {
-		return err
+	length := 0
+	for {
+		line, err := c.reader.ReadSlice('\n')
+		if err != nil {
+			return err
+		}
+		name, value, _ := bytes.Cut(bytes.TrimSpace(line), []byte(" "))
+		if len(name) == 0 {
+			break
+		}
+		switch string(bytes.ToLower(name)) {
+		case "http/1.1":
+			c.status, err = strconv.Atoi(string(value[:min(3, len(value))]))
+		case "content-length:":
+			length, err = strconv.Atoi(string(value))
+		case "transfer-encoding:":
+			err = errors.New("an answer without a length")
+		}
+		if err != nil {
+			return err
+		}
 	}
 	c.body = slices.Grow(c.body[:0], length)[:length]
 	if _, err := io.ReadFull(c.reader, c.body); err != nil {
 		return err
 	}
-	if c.status = status; status != want {
-		return fmt.Errorf("status %d instead of %d: %s", status, want, c.body[:min(length, 500)])
+	if c.status != status {
+		return fmt.Errorf("status %d instead of %d: %s", c.status, status, c.body[:min(length, 500)])
 	}
 	return nil
-}
-
-// head reads the header and returns the length of the body.
-func (c *caller) head() (length int, err error) {
-	for {
-		line, err := c.reader.ReadSlice('\n')
-		if line = bytes.TrimSpace(line); err != nil || len(line) == 0 {
-			return length, err
-		}
-		name, value, _ := bytes.Cut(line, []byte(":"))
-		if bytes.EqualFold(name, []byte("Transfer-Encoding")) {
-			return 0, errors.New("an answer without a length")
-		}
-		if bytes.EqualFold(name, []byte("Content-Length")) {
-			if length, err = strconv.Atoi(string(bytes.TrimSpace(value))); err != nil {
-				return 0, err
-			}
-		}
-	}
-}
-
-// each calls a function n times from several goroutines, each with its own connection.
-func each(ctx context.Context, addr string, n int, do func(c *caller, i int)) {
-	const goroutines = 16
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	parallel(min(goroutines, n), func(g int) {
-		c := dial(ctx, addr)
-		for i := g; i < n; i += goroutines {
-			do(c, i)
-			must(ctx.Err())
-		}
-	})
 }

@@ -26,6 +26,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"syscall"
+	"testing"
 	"time"
 )
 
@@ -42,99 +43,90 @@ type options struct {
 }
 
 func main() {
-	if len(os.Args) > 2 && os.Args[1] == "child" {
-		fail(attempt(func() { child(context.Background(), os.Args[2], os.Args[3:]) }))
-		return
-	}
-	debug.SetGCPercent(400) // the load generator shares the processors
-	o := readOptions()
 	// All signals that end a program by default, so that the child processes are ended as well.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
-	err := measure(ctx, o, flag.Args())
+	err := attempt(func() {
+		if len(os.Args) > 2 && os.Args[1] == "child" {
+			child(ctx, os.Args[2], os.Args[3:])
+			return
+		}
+		debug.SetGCPercent(400) // the load generator shares the processors
+		o, names := readOptions(os.Args[1:])
+		measure(ctx, o, names)
+	})
 	stop()
-	fail(err)
-}
-
-func readOptions() options {
-	var o options
-	seconds := flag.Float64("seconds", 2, "length of one round")
-	flag.IntVar(&o.rounds, "rounds", 5, "rounds of each side, in turns; the medians are shown")
-	flag.BoolVar(&o.quick, "quick", false, "one short round of each, to see that everything works; its figures mean nothing")
-	flag.BoolVar(&o.growth, "growth", false, "measure how costs grow instead")
-	flag.BoolVar(&o.json, "json", false, "print one JSON object per row")
-	flag.StringVar(&o.profile, "profile", "", "show instead where the time is spent, for one of "+profileNames())
-	flag.StringVar(&o.against, "against", "", "compare the figures of this checkout with those of a revision of git instead")
-	flag.StringVar(&o.out, "out", "bench/RESULTS.md", "file of the results")
-	flag.Parse()
-	o.seconds = time.Duration(*seconds * float64(time.Second))
-	if o.quick {
-		o.rounds, o.seconds = 1, 300*time.Millisecond
-	}
-	return o
-}
-
-// fail ends the program if something went wrong.
-func fail(err error) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
+// readOptions reads the command line.
+func readOptions(args []string) (o options, names []string) {
+	testing.Init() // helpers of tests ask whether the mode is short
+	must(flag.CommandLine.Parse(nil))
+	flags := flag.NewFlagSet("bench", flag.ExitOnError)
+	seconds := flags.Float64("seconds", 2, "length of one round")
+	flags.IntVar(&o.rounds, "rounds", 5, "rounds of each side, in turns; the medians are shown")
+	flags.BoolVar(&o.quick, "quick", false, "one short round of each, to see that everything works; its figures mean nothing")
+	flags.BoolVar(&o.growth, "growth", false, "measure how costs grow instead")
+	flags.BoolVar(&o.json, "json", false, "print one JSON object per row")
+	flags.StringVar(&o.profile, "profile", "", "show instead where the time is spent, for one of "+profileNames())
+	flags.StringVar(&o.against, "against", "", "compare the figures of this checkout with those of a revision of git instead")
+	flags.StringVar(&o.out, "out", "bench/RESULTS.md", "file of the results")
+	must(flags.Parse(args))
+	o.seconds = time.Duration(*seconds * float64(time.Second))
+	if o.quick {
+		o.rounds, o.seconds = 1, 300*time.Millisecond
+	}
+	return o, flags.Args()
+}
+
 // measure runs the named subjects, or all if none is named, shows their results, and writes the
 // sections whose subjects have all run.
-func measure(ctx context.Context, o options, names []string) error {
+func measure(ctx context.Context, o options, names []string) {
 	all := subjects()
 	if o.growth {
 		all = growthSubjects()
 	}
-	chosen, err := choose(all, names)
-	if err != nil {
-		return err
-	}
-	w, err := newWorld(ctx, o)
-	if err != nil {
-		return err
-	}
+	chosen := choose(all, names)
+	w := newWorld(ctx, o)
 	defer w.close()
-	if o.against != "" {
-		return attempt(func() { w.compare(chosen) })
+	switch {
+	case o.against != "":
+		w.compare(chosen)
+		return
+	case o.profile != "":
+		w.showProfile()
+		must(w.complaints(nil))
+		return
 	}
-	if o.profile != "" {
-		return errors.Join(attempt(w.showProfile), w.complaints(0))
-	}
-	results := &results{machine: w.machine()}
+	var r results
+	var err error
 	for _, s := range chosen {
 		fmt.Fprintf(os.Stderr, "bench: %s ...\n", s.name)
 		began := time.Now()
-		f, err := w.run(s)
-		if err != nil {
-			return errors.Join(results.end(o, all), fmt.Errorf("%s: %w", s.name, err))
+		f, failed := w.run(s)
+		if failed != nil {
+			err = fmt.Errorf("%s: %w", s.name, failed)
+			break
 		}
-		results.add(s, f)
+		r = append(r, f)
 		fmt.Fprintf(os.Stderr, "bench: %s took %.0f s\n", s.name, time.Since(began).Seconds())
 	}
-	return results.end(o, all)
-}
-
-// end shows the results, and writes them unless it was a quick run.
-func (r *results) end(o options, all []subject) error {
-	err := attempt(func() { r.show(os.Stdout, o.json) })
-	if err != nil || o.quick {
-		return err
-	}
-	return r.write(o.out, all)
+	must(errors.Join(err, attempt(func() { r.show(os.Stdout, o.json) }), attempt(func() {
+		if !o.quick {
+			r.write(o.out, all, w.machine())
+		}
+	})))
 }
 
 // choose picks the named subjects.
-func choose(all []subject, names []string) ([]subject, error) {
+func choose(all []subject, names []string) []subject {
 	for _, name := range names {
 		if !slices.ContainsFunc(all, func(s subject) bool { return s.name == name }) {
-			return nil, fmt.Errorf("there is no subject %q", name)
+			failf("there is no subject %q", name)
 		}
 	}
-	if len(names) == 0 {
-		return all, nil
-	}
-	return slices.DeleteFunc(slices.Clone(all), func(s subject) bool { return !slices.Contains(names, s.name) }), nil
+	return slices.DeleteFunc(all, func(s subject) bool { return len(names) > 0 && !slices.Contains(names, s.name) })
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -11,21 +10,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"fanfare/store/redisdb"
 )
 
-// profilerEnv is the variable with the address of the profiler, in a fanfare that was built with
-// it.
-const profilerEnv = "BENCH_PPROF_ADDR"
-
 // profiler is the file that is added to the program to be profiled, because the program itself has
-// no such address.
+// no address for it.
 const profiler = `package main
 
 import (
@@ -35,7 +27,7 @@ import (
 )
 
 var _ = func() bool {
-	go func() { _ = http.ListenAndServe(os.Getenv("` + profilerEnv + `"), nil) }()
+	go func() { _ = http.ListenAndServe(os.Getenv("BENCH_PPROF_ADDR"), nil) }()
 	return true
 }()
 `
@@ -62,26 +54,28 @@ func profileNames() string {
 	return strings.Join(names, ", ")
 }
 
-// profiled starts the side that -profile names.
-func (w *world) profiled() side {
+// profiled starts the side that -profile names, and renames it so.
+func (w *world) profiled() *side {
 	for _, s := range subjects() {
 		if name, ok := s.profiles[w.profile]; ok {
 			sides := s.sides(w)
-			return sides[slices.IndexFunc(sides, func(s side) bool { return s.name == name })]
+			profiled := sides[slices.IndexFunc(sides, func(s *side) bool { return s.name == name })]
+			profiled.name = w.profile
+			return profiled
 		}
 	}
 	failf("there is no profile of %q, only of %s", w.profile, profileNames())
-	return side{}
+	return nil
 }
 
 // showProfile runs a side. For each thing that the side does it shows the commands of Redis and the
 // processor time of Redis and fanfare. Then it shows the functions in which fanfare spent its time.
 func (w *world) showProfile() {
-	addr, _ := freeAddr()
-	w.env = []string{profilerEnv + "=" + addr}
+	addr := w.freeAddr()
+	w.env = []string{"BENCH_PPROF_ADDR=" + addr}
 	s := w.profiled()
 	s.round(w.ctx, w.seconds) // warm-up
-	must(s.redis().ConfigResetStat(w.ctx).Err())
+	must(s.stage.redis.ConfigResetStat(w.ctx).Err())
 	var found sample
 	parallel(2, func(i int) {
 		if i == 0 {
@@ -93,13 +87,13 @@ func (w *world) showProfile() {
 	})
 	fmt.Printf("%s, %.0f times, processor time of each: Redis %.1f µs, fanfare %.1f µs\n\n",
 		w.profile, found["count"], found["redis"], found["fanfare"])
-	showSpent("command", s.commands(w.ctx), found["count"])
-	s.slow(w.ctx, "0")
+	show("command", s.stage.spent(), found["count"])
+	s.stage.record("0")
 	// Commands that scripts call are recorded too. There are millions of them, and recording them
 	// takes time.
 	found = s.round(w.ctx, min(w.seconds, time.Second))
-	s.slow(w.ctx, "-1")
-	showSpent("script", s.noted(w.ctx), found["count"])
+	s.stage.record("-1")
+	show("script", s.stage.recorded(), found["count"])
 	for _, sorted := range []string{"-flat", "-cum"} {
 		cmd := exec.CommandContext(w.ctx, "go", "tool", "pprof", "-top", sorted, "-nodecount=50", w.program, w.dir+"/cpu.pprof")
 		cmd.Stdout, cmd.Stderr = os.Stdout, io.Discard
@@ -109,74 +103,51 @@ func (w *world) showProfile() {
 }
 
 // spent is the time of all calls of one kind of command.
-type spent struct {
-	name        string
-	calls, usec float64
-}
+type spent struct{ calls, usec float64 }
 
-// showSpent prints the commands for each of n things, the slowest first.
-func showSpent(what string, lines []spent, n float64) {
-	slices.SortFunc(lines, func(a, b spent) int { return cmp.Compare(b.usec, a.usec) })
+// show prints the commands for each of n things, the slowest first.
+func show(what string, all map[string]spent, n float64) {
+	names := slices.SortedFunc(maps.Keys(all), func(a, b string) int { return cmp.Compare(all[b].usec, all[a].usec) })
 	table := [][]string{{what, "calls each", "µs each"}}
-	for _, l := range lines[:min(25, len(lines))] {
-		table = append(table, []string{l.name, fmt.Sprintf("%.3f", l.calls/n), fmt.Sprintf("%.2f", l.usec/n)})
+	for _, name := range names[:min(25, len(names))] {
+		table = append(table, []string{name, fmt.Sprintf("%.3f", all[name].calls/n), fmt.Sprintf("%.2f", all[name].usec/n)})
 	}
 	align(os.Stdout, append(table, nil))
 }
 
-// redis is the client of the side's Redis.
-func (s *side) redis() *redis.Client { return s.processes[0].db }
-
-// commands are Redis' statistics of commands. The commands that a script calls are listed
-// separately, and are also part of the time of its EVALSHA.
-func (s *side) commands(ctx context.Context) (lines []spent) {
-	info := got(s.redis().InfoMap(ctx, "commandstats").Result())
-	for name, text := range info["Commandstats"] {
-		lines = append(lines, spent{strings.TrimPrefix(name, "cmdstat_"), statistic(text, "calls"), statistic(text, "usec")})
+// spent are Redis' statistics of commands. The commands that a script calls are listed separately,
+// and are also part of the time of its EVALSHA.
+func (s *stage) spent() map[string]spent {
+	all := map[string]spent{}
+	for name, text := range got(s.redis.InfoMap(s.ctx, "commandstats").Result())["Commandstats"] {
+		var of spent
+		got(fmt.Sscanf(text, "calls=%f,usec=%f", &of.calls, &of.usec))
+		all[strings.TrimPrefix(name, "cmdstat_")] = of
 	}
-	return lines
+	return all
 }
 
-// statistic is a figure in a line of Redis' statistics, or 0 if it is missing.
-func statistic(text, name string) (v float64) {
-	for pair := range strings.SplitSeq(text, ",") {
-		if key, value, _ := strings.Cut(pair, "="); key == name {
-			v = got(strconv.ParseFloat(value, 64))
-		}
-	}
-	return v
-}
-
-// slow lets Redis record each command that takes longer than a number of µs: "0" records all, "-1"
+// record lets Redis record each command that takes longer than a number of µs: "0" records all, "-1"
 // none.
-func (s *side) slow(ctx context.Context, than string) {
-	must(s.redis().ConfigSet(ctx, "slowlog-max-len", "1000000").Err())
-	must(s.redis().ConfigSet(ctx, "slowlog-log-slower-than", than).Err())
+func (s *stage) record(than string) {
+	must(s.redis.ConfigSet(s.ctx, "slowlog-max-len", "1000000").Err())
+	must(s.redis.ConfigSet(s.ctx, "slowlog-log-slower-than", than).Err())
 }
 
-// noted are the scripts among the commands that Redis recorded, by name.
-func (s *side) noted(ctx context.Context) []spent {
-	names, sums := scriptNames(), map[string]spent{}
-	for _, e := range got(s.redis().SlowLogGet(ctx, -1).Result()) {
-		if strings.ToLower(e.Args[0]) != "evalsha" || len(e.Args) < 2 {
-			continue
-		}
-		name := cmp.Or(names[e.Args[1]], e.Args[1])
-		l := sums[name]
-		sums[name] = spent{name, l.calls + 1, l.usec + micros(e.Duration)}
-	}
-	return slices.Collect(maps.Values(sums))
-}
-
-// scriptNames returns the names of the scripts of the store by their hashes.
-func scriptNames() map[string]string {
-	names := map[string]string{}
+// recorded are the scripts among the commands that Redis recorded, by the names of their files.
+func (s *stage) recorded() map[string]spent {
+	names, all := map[string]string{}, map[string]spent{}
 	for _, file := range append(got(filepath.Glob("store/*/lua/*.lua")), got(filepath.Glob("store/*/*/lua/*.lua"))...) {
 		room, name, _ := strings.Cut(filepath.ToSlash(file), "/lua/")
-		script, err := redisdb.NewScript(os.DirFS(room), "lua/"+name)
-		if err == nil {
+		if script, err := redisdb.NewScript(os.DirFS(room), "lua/"+name); err == nil { // a part of scripts is none itself
 			names[script.SHA()] = name
 		}
 	}
-	return names
+	for _, e := range got(s.redis.SlowLogGet(s.ctx, -1).Result()) {
+		if strings.EqualFold(e.Args[0], "evalsha") && len(e.Args) > 1 {
+			name := cmp.Or(names[e.Args[1]], e.Args[1])
+			all[name] = spent{all[name].calls + 1, all[name].usec + float64(e.Duration.Microseconds())}
+		}
+	}
+	return all
 }

@@ -12,49 +12,66 @@ import (
 	"text/tabwriter"
 )
 
-// table is a separate table that shows how a cost grows.
-type table struct {
-	Title string
-	Head  []string
-	Lines [][]string
+// found is what was measured of a subject: its rows, or the lines of a table that shows how a cost
+// grows.
+type found struct {
+	subject
+	measured []row
+	lines    [][]string
 }
 
-// results collects the results of the subjects, by section.
-type results struct {
-	machine  string // date, cores, versions, rounds
-	ran      []string
-	sections []section
-}
+// results are the results of subjects in the order of their sections.
+type results []found
 
-// section is a section of the file of results, which is replaced as a whole.
-type section struct {
-	heading string
-	rows    []row
-	tables  []table
-}
-
-// add puts the results of a subject into its section.
-func (r *results) add(s subject, f found) {
-	r.ran = append(r.ran, s.name)
-	if i := slices.IndexFunc(r.sections, func(have section) bool { return have.heading == s.section }); i >= 0 {
-		r.sections[i].rows = append(r.sections[i].rows, f.rows...)
-		r.sections[i].tables = append(r.sections[i].tables, f.tables...)
-		return
+// sections are the headings.
+func (r results) sections() (headings []string) {
+	for _, f := range r {
+		headings = append(headings, f.section)
 	}
-	r.sections = append(r.sections, section{s.section, f.rows, f.tables})
+	return slices.Compact(headings)
+}
+
+// table is the table of a section, with its head.
+func (r results) table(section string) (lines [][]string) {
+	for _, f := range r {
+		if f.section != section {
+			continue
+		}
+		if lines == nil {
+			lines = [][]string{head}
+			if f.head != nil {
+				lines[0] = f.head
+			}
+		}
+		for _, row := range f.measured {
+			lines = append(lines, row.cells())
+		}
+		lines = append(lines, f.lines...)
+	}
+	return lines
 }
 
 // show prints everything for a terminal, or only the rows as JSON.
-func (r *results) show(out io.Writer, asJSON bool) {
-	for _, s := range r.sections {
-		if asJSON {
-			s.encode(out)
-			continue
+func (r results) show(out io.Writer, asJSON bool) {
+	if asJSON {
+		for _, f := range r {
+			for _, row := range f.measured {
+				must(json.NewEncoder(out).Encode(struct {
+					Work     string  `json:"work"`
+					Ours     float64 `json:"ours"`
+					Unit     string  `json:"unit"`
+					Base     float64 `json:"base,omitempty"`
+					Baseline string  `json:"baseline,omitempty"`
+					Ratio    float64 `json:"ratio,omitempty"`
+					Verdict  string  `json:"verdict"`
+				}{row.work, row.figure, row.unit, row.against, row.baseline, row.ratio(), row.verdict()}))
+			}
 		}
-		fmt.Fprintf(out, "\n%s\n\n", s.heading)
-		for _, t := range s.all() {
-			align(out, append([][]string{t.Head}, t.Lines...))
-		}
+		return
+	}
+	for _, section := range r.sections() {
+		fmt.Fprintf(out, "\n%s\n\n", section)
+		align(out, r.table(section))
 	}
 }
 
@@ -65,45 +82,6 @@ func align(out io.Writer, lines [][]string) {
 		fmt.Fprintln(aligned, strings.Join(line, "\t"))
 	}
 	must(aligned.Flush())
-}
-
-// encode prints one JSON object per row.
-func (s *section) encode(out io.Writer) {
-	for _, r := range s.rows {
-		must(json.NewEncoder(out).Encode(struct {
-			row
-			Ratio   float64 `json:"ratio,omitempty"`
-			Verdict string  `json:"verdict"`
-		}{r, r.ratio(), r.verdict()}))
-	}
-}
-
-// all are the section's tables, beginning with the table of its rows.
-func (s *section) all() []table {
-	if len(s.rows) == 0 {
-		return s.tables
-	}
-	first := table{Head: head}
-	for _, r := range s.rows {
-		first.Lines = append(first.Lines, r.cells())
-	}
-	return append([]table{first}, s.tables...)
-}
-
-// markdown is the section's text in the file.
-func (s *section) markdown(machine string) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "## %s\n\n%s\n", s.heading, machine)
-	for _, t := range s.all() {
-		if t.Title != "" {
-			fmt.Fprintf(&b, "\n%s\n", t.Title)
-		}
-		b.WriteString("\n| " + strings.Join(t.Head, " | ") + " |\n|" + strings.Repeat("---|", len(t.Head)) + "\n")
-		for _, line := range t.Lines {
-			b.WriteString("| " + strings.Join(line, " | ") + " |\n")
-		}
-	}
-	return b.String()
 }
 
 // preface is the beginning of the file of results.
@@ -117,48 +95,48 @@ figures say more about the machine than about fanfare: read the ratios.
 `
 
 // write replaces in the file each section whose subjects have all run. Other sections stay
-// unchanged.
-func (r *results) write(path string, all []subject) error {
+// as they are, with their own dates and machines.
+func (r results) write(path string, all []subject, machine string) {
 	old, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+		must(err)
 	}
 	text := string(old)
 	if text == "" {
 		text = preface
 	}
-	for _, s := range r.sections {
-		if r.whole(s.heading, all) {
-			text = replaceSection(text, s.heading, s.markdown(r.machine))
+	parts := strings.Split(text, "\n## ") // each ends with the end of a line
+	for _, section := range r.sections() {
+		in := func(s subject) bool { return s.section == section }
+		ran := func(f found) bool { return in(f.subject) }
+		if count(all, in) > count(r, ran) {
+			continue
+		}
+		part := fmt.Sprintf("%s\n\n%s\n\n", section, machine)
+		for i, line := range r.table(section) {
+			part += "| " + strings.Join(line, " | ") + " |\n"
+			if i == 0 {
+				part += "|" + strings.Repeat("---|", len(line)) + "\n"
+			}
+		}
+		at := slices.IndexFunc(parts, func(p string) bool { return strings.HasPrefix(p, section+"\n") })
+		if at < 0 {
+			parts = append(parts, part)
+		} else {
+			parts[at] = part
 		}
 	}
-	if text == string(old) || text == preface {
-		return nil
+	if len(parts) > 1 {
+		must(os.WriteFile(path, []byte(strings.Join(parts, "\n## ")), 0o644))
 	}
-	return os.WriteFile(path, []byte(text), 0o644)
 }
 
-// whole tells whether every subject of a section ran.
-func (r *results) whole(heading string, all []subject) bool {
-	return !slices.ContainsFunc(all, func(s subject) bool { return s.section == heading && !slices.Contains(r.ran, s.name) })
-}
-
-// replaceSection replaces the section with the same heading, or adds the section at the end.
-func replaceSection(text, heading, section string) string {
-	parts := strings.Split(text, "\n## ")
-	for i, part := range parts[1:] {
-		if title, _, _ := strings.Cut(part, "\n"); title == heading {
-			parts[i+1] = strings.TrimPrefix(section, "## ")
-			return joinSections(parts)
+// count counts the items of a list for which a condition is true.
+func count[T any](list []T, is func(T) bool) (n int) {
+	for _, item := range list {
+		if is(item) {
+			n++
 		}
 	}
-	return joinSections(append(parts, strings.TrimPrefix(section, "## ")))
-}
-
-// joinSections joins sections with one empty line between them.
-func joinSections(parts []string) string {
-	for i := range parts {
-		parts[i] = strings.TrimRight(parts[i], "\n") + "\n"
-	}
-	return strings.Join(parts, "\n## ")
+	return n
 }

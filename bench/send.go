@@ -21,60 +21,44 @@ import (
 	"fanfare/delivery/transport"
 )
 
-// inFlight is the number of goroutines that send in a loop. If answers are late, there are
-// farInFlight goroutines over farConnections connections.
-const (
-	inFlight       = 512
-	farInFlight    = 4000
-	farConnections = 4
-)
-
-// sendFunc sends the n-th notification and waits for its answer.
-type sendFunc func(ctx context.Context, n int) error
-
-// target is a stand-in for APNs in another process.
-type target struct{ url, ca, key string }
-
-// The ids that the stand-in accepts by default.
+// The ids that the stand-in for APNs accepts by default.
 const keyID, teamID = "KEYID12345", "TEAMID1234"
-
-// childSend is the child process "send". After a warm-up it sends for a while in a loop, and prints
-// the number of answers per second. at is the directory of the stand-in's keys and its URL.
-func childSend(ctx context.Context, which, at string, d time.Duration) sample {
-	dir, url, _ := strings.Cut(at, ",")
-	t := target{url, filepath.Join(dir, "ca.pem"), filepath.Join(dir, "AuthKey.p8")}
-	callers := inFlight
-	var send sendFunc
-	switch which {
-	case "stock":
-		send = t.client(false) // apns2 unchanged, except for the trusted roots
-	case "stock-far":
-		callers, send = farInFlight, t.stockFar()
-	case "stage":
-		send = t.stage()
-	}
-	l := &load{callers: callers, call: func(ctx context.Context, _ int) calls {
-		return func(n int, sent time.Time) time.Duration {
-			must(send(ctx, n))
-			return time.Since(sent)
-		}
-	}}
-	l.run(ctx, d/4)
-	return l.run(ctx, d)
-}
 
 // payload is the payload of every notification of the loops, the same as fanfare's.
 var payload = []byte(`{"aps":{"alert":{"title":"Hello","body":"from the benchmark"}},"event_id":"00000000000000000000000000000000","type":"greeting"}`)
 
-func notificationID(n int) string { return fmt.Sprintf("%08x-0000-5000-8000-%012x", n, n) }
+// sending sends the n-th notification, with an id, and waits for its answer.
+type sending func(ctx context.Context, n int, id string) error
 
-// stage sends through the push stage of fanfare.
-func (t target) stage() sendFunc {
-	sender := apns.New(apns.Options{URL: t.url, CAFile: t.ca, KeyFile: t.key, KeyID: keyID, TeamID: teamID})
+// childSend is the child process "send". After a warm-up it sends for a while in a loop of many
+// goroutines to the stand-in for APNs in another process. at is the directory of the stand-in's keys
+// and its URL.
+func childSend(ctx context.Context, which, at string, d time.Duration) sample {
+	dir, url, _ := strings.Cut(at, ",")
+	ca, key := filepath.Join(dir, "ca.pem"), filepath.Join(dir, "AuthKey.p8")
+	s, clients := &side{callers: 512}, []sending{stageClient(url, ca, key)}
+	switch which {
+	case "stock":
+		clients[0] = stockClient(url, ca, key, false)
+	case "stock-far": // answers are late: more goroutines, and four clients with one connection each
+		s.callers = 4000
+		clients = made(4, func(int) sending { return stockClient(url, ca, key, true) })
+	}
+	s.call = func(_ *caller, n int, sent time.Time) time.Duration {
+		must(clients[n%len(clients)](ctx, n, fmt.Sprintf("%08x-0000-5000-8000-%012x", n, n)))
+		return time.Since(sent)
+	}
+	s.load(ctx, d/4)
+	return s.load(ctx, d)
+}
+
+// stageClient sends through the push stage of fanfare.
+func stageClient(url, ca, key string) sending {
+	sender := apns.New(apns.Options{URL: url, CAFile: ca, KeyFile: key, KeyID: keyID, TeamID: teamID})
 	must(transport.Configure(sender, "", ""))
-	return func(ctx context.Context, n int) error {
+	return func(ctx context.Context, n int, id string) error {
 		a := transport.Await(ctx, sender, &transport.Notification{
-			ID: notificationID(n), Token: token(n % devices), Topic: apnstest.DefaultTopic,
+			ID: id, Token: token(n % devices), Topic: apnstest.DefaultTopic,
 			Environment: api.EnvProduction, PushType: api.PushAlert, Priority: 10, Payload: payload,
 		})
 		if a.Outcome != transport.Delivered {
@@ -84,27 +68,19 @@ func (t target) stage() sendFunc {
 	}
 }
 
-// stockFar sends through several clients of apns2, each with one connection.
-func (t target) stockFar() sendFunc {
-	var sends [farConnections]sendFunc
-	for i := range sends {
-		sends[i] = t.client(true)
-	}
-	return func(ctx context.Context, n int) error { return sends[n%farConnections](ctx, n) }
-}
-
-// client sends through apns2, over a single connection if single is set.
-func (t target) client(single bool) sendFunc {
+// stockClient sends through apns2, over a single connection if single is set. It is unchanged, except
+// for the trusted roots.
+func stockClient(url, ca, key string, single bool) sending {
 	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(got(os.ReadFile(t.ca)))
-	client := apns2.NewTokenClient(&apnstoken.Token{AuthKey: got(apnstoken.AuthKeyFromFile(t.key)), KeyID: keyID, TeamID: teamID})
-	client.Host = t.url
+	roots.AppendCertsFromPEM(got(os.ReadFile(ca)))
+	client := apns2.NewTokenClient(&apnstoken.Token{AuthKey: got(apnstoken.AuthKeyFromFile(key)), KeyID: keyID, TeamID: teamID})
+	client.Host = url
 	client.HTTPClient = &http.Client{Timeout: time.Minute, Transport: &http2.Transport{
 		TLSClientConfig: &tls.Config{RootCAs: roots}, ReadIdleTimeout: apns2.ReadIdleTimeout, StrictMaxConcurrentStreams: single,
 	}}
-	return func(ctx context.Context, n int) error {
+	return func(ctx context.Context, n int, id string) error {
 		r, err := client.PushWithContext(ctx, &apns2.Notification{
-			ApnsID: notificationID(n), DeviceToken: token(n % devices), Topic: apnstest.DefaultTopic,
+			ApnsID: id, DeviceToken: token(n % devices), Topic: apnstest.DefaultTopic,
 			Priority: 10, PushType: apns2.PushTypeAlert, Payload: payload,
 		})
 		if err == nil && !r.Sent() {

@@ -6,17 +6,20 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"os/exec"
+	"net/url"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	_ "github.com/go-sql-driver/mysql" // to fill tables
+	"github.com/redis/go-redis/v9"
 	_ "modernc.org/sqlite" // the driver of most stages' database
 
+	"fanfare/api"
 	"fanfare/delivery/apns/apnstest"
-	"fanfare/delivery/webpush/webpushtest"
+	"fanfare/store/storetest"
 )
 
 const (
@@ -36,55 +39,52 @@ func token(n int) string { return fmt.Sprintf("%064x", 0xabc0000000+n) }
 
 // plan says what a stage has in addition to Redis and fanfare.
 type plan struct {
-	users int  // number of users, each with a device; 0: there is no stand-in for APNs either
-	fans  int  // number of followers of the user "star", each with a device
-	topic bool // the followers are in the topic "star", too
-	// others is the number of users with a device of FCM, and of those with a browser. If it is not 0, one
-	// stand-in for all platforms takes the place of that for APNs.
-	others int
-	fill   func(into inserter) // writes more rows into the database
-	maria  bool                // the database is MariaDB, not SQLite
-	bare   bool                // the baselines are started as well
-	env    []string            // settings of fanfare
+	users int                   // number of users, each with a device; 0: there is no stand-in for APNs either
+	fans  int                   // number of followers of the user "star", each with a device
+	fill  func(into tables)     // writes more rows into the database
+	maria bool                  // the database is MariaDB, not SQLite
+	bare  bool                  // the baselines are started as well
+	env   []string              // settings of the first fanfare
+	also  func(*stage) []string // starts something else, and returns settings of every fanfare
 }
 
 // stage is a whole set-up: Redis, a database, fanfare, the baselines, and the stand-in for APNs,
 // which runs in this process.
 type stage struct {
 	*world
-	apns          *apnstest.Server
-	browsers      *webpushtest.Server // makes subscriptions
-	redis, server *process
-	bare          *process
-	database      database
-	users         int
-	env           []string
-	taken, wrong  atomic.Int64
-	late          atomic.Int64 // after how many ns the stand-in for all platforms answers, about
-	waiting       sync.Map     // by token, a chan time.Time that gets the time of the arrival
+	apns         *apnstest.Server
+	redis        *redis.Client
+	redisPID     int
+	server, bare *process
+	users        int
+	env          []string
+	taken, wrong atomic.Int64
+	waiting      sync.Map // by token, a chan time.Time that gets the time of the arrival
 }
 
 // stage starts a stage.
 func (w *world) stage(p plan) *stage {
-	s := &stage{world: w, users: p.users, redis: w.redis()}
-	s.database = database{"sqlite:" + s.redis.cmd.Dir + "/fanfare.db", "sqlite", s.redis.cmd.Dir + "/fanfare.db"}
+	store := w.redis()
+	s := &stage{world: w, users: p.users, redis: store.Client().WithTimeout(time.Minute)}
+	s.redisPID = got(strconv.Atoi(got(s.redis.InfoMap(w.ctx, "server").Result())["Server"]["process_id"]))
+	database := storetest.EmptySQLite(w)
 	if p.maria {
-		s.database = w.mariadb()
+		database = storetest.PrivateMySQL(w, "--innodb-buffer-pool-size=128M", "--innodb-flush-log-at-trx-commit=0").URL()
 	}
-	s.env = []string{"FANFARE_DATABASE_URL=" + s.database.url}
+	s.env = []string{"FANFARE_REDIS_URL=" + store.URL(), "FANFARE_DATABASE_URL=" + database}
 	if p.users > 0 {
-		s.apns = got(apnstest.New(apnstest.Options{CountsOnly: true, OnRequest: s.note}))
-		w.ends = append(w.ends, func() { _ = s.apns.Close() })
+		s.apns = apnstest.Start(w, apnstest.Options{CountsOnly: true, OnRequest: s.note})
 		s.env = append(s.env, s.apns.Env()...)
 	}
-	if p.others > 0 {
-		s.env = append(s.env, s.allPlatforms()...)
+	if p.also != nil {
+		s.env = append(s.env, p.also(s)...)
 	}
 	if p.users > 0 || p.fill != nil {
-		s.fill(p)
+		s.fill(database, p)
 	}
 	if p.bare {
-		s.bare = w.bare(s.redis)
+		addr := w.freeAddr()
+		s.bare = w.serve("bare server", addr, nil, self("bare", addr, store.Addr())...)
 	}
 	s.server = s.join(p.env...)
 	return s
@@ -92,7 +92,7 @@ func (w *world) stage(p plan) *stage {
 
 // join starts another process of fanfare on the stage.
 func (s *stage) join(env ...string) *process {
-	return s.fanfare(s.redis, append(s.env[:len(s.env):len(s.env)], env...)...)
+	return s.fanfare(append(s.env[:len(s.env):len(s.env)], env...)...)
 }
 
 // note counts an arrival and tells the caller that waits for it.
@@ -106,44 +106,44 @@ func (s *stage) note(r *apnstest.Request) {
 	s.taken.Add(1)
 }
 
-// fill makes the tables before fanfare starts and writes a device for each user.
-func (s *stage) fill(p plan) {
-	cmd := exec.CommandContext(s.ctx, s.program, "migrate")
-	cmd.Env = []string{"FANFARE_DATABASE_URL=" + s.database.url}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		failf("make tables: %w\n%s", err, out)
+// delivered is the number of notifications that have arrived. It fails if one was refused.
+func (s *stage) delivered() int64 {
+	if n := s.wrong.Load(); n > 0 {
+		failf("the stand-in refused %d requests", n)
 	}
-	db := s.database.open()
-	defer db.Close()
-	into := inserter{db}
+	return s.taken.Load()
+}
+
+// fill makes the tables before fanfare starts and writes a device for each user.
+func (s *stage) fill(database string, p plan) {
+	run([]string{"FANFARE_DATABASE_URL=" + database}, s.program, "migrate")
+	driver, source, _ := strings.Cut(database, ":")
+	if p.maria {
+		at := got(url.Parse(database))
+		source = at.User.String() + "@tcp(" + at.Host + ")" + at.Path
+	}
+	into := tables{got(sql.Open(driver, source))}
+	defer into.Close()
 	into.devices("user-%d", 0, p.users, apnstest.DefaultTopic)
 	into.devices("fan-%d", fanToken, p.fans, apnstest.DefaultTopic)
-	if p.others > 0 {
-		into.others(p.others, s.browsers)
-	}
 	into.contacts(p.fans, func(i int) (string, string) { return fmt.Sprintf("fan-%d", i), "star" })
-	if p.topic {
-		into.rows("topic_members (topic, user_id, joined_at)", p.fans, func(i int) string { return fmt.Sprintf("('star','fan-%d',1)", i) })
-	}
 	if p.fill != nil {
 		p.fill(into)
 	}
 }
 
-func (d database) open() *sql.DB { return got(sql.Open(d.driver, d.dsn)) }
-
-// inserter writes rows directly into tables.
-type inserter struct{ db *sql.DB }
+// tables is a database into which rows are written directly.
+type tables struct{ *sql.DB }
 
 // devices writes a device for each of n users.
-func (in inserter) devices(user string, first, n int, topic string) {
+func (in tables) devices(user string, first, n int, topic string) {
 	in.rows("devices (token, user_id, platform, topic, environment, state, registered_at)", n, func(i int) string {
 		return fmt.Sprintf("('%s','"+user+"','apns','%s','production','active',1)", token(first+i), i, topic)
 	})
 }
 
 // contacts writes n contacts.
-func (in inserter) contacts(n int, of func(i int) (owner, contact string)) {
+func (in tables) contacts(n int, of func(i int) (owner, contact string)) {
 	in.rows("contacts (owner, contact, relationship, version, deleted, created_at, updated_at)", n, func(i int) string {
 		owner, contact := of(i)
 		return fmt.Sprintf("('%s','%s','friend',1,0,0,0)", owner, contact)
@@ -151,20 +151,35 @@ func (in inserter) contacts(n int, of func(i int) (owner, contact string)) {
 }
 
 // rows writes n rows, with many in each statement.
-func (in inserter) rows(table string, n int, row func(i int) string) {
+func (in tables) rows(table string, n int, row func(i int) string) {
 	const chunk = 5000
 	for from := 0; from < n; from += chunk {
-		rows := make([]string, 0, chunk)
-		for i := from; i < min(from+chunk, n); i++ {
-			rows = append(rows, row(i))
-		}
-		got(in.db.Exec("INSERT INTO " + table + " VALUES " + strings.Join(rows, ",")))
+		rows := listed(min(chunk, n-from), func(i int) string { return row(from + i) })
+		got(in.Exec("INSERT INTO " + table + " VALUES " + rows))
 	}
 }
 
-// flood is a side that sends a load to a process of the stage.
-func (s *stage) flood(name string, to *process, l *load) side {
-	return side{name, l.run, []*process{s.redis, to}}
+// listed joins n items with commas.
+func listed(n int, item func(i int) string) string { return strings.Join(made(n, item), ",") }
+
+// made makes a list of n items.
+func made[T any](n int, item func(i int) T) []T {
+	list := make([]T, n)
+	for i := range list {
+		list[i] = item(i)
+	}
+	return list
+}
+
+// names makes names of a form with the numbers from first on.
+func names(form string, first, n int) []string {
+	return made(n, func(i int) string { return fmt.Sprintf(form, first+i) })
+}
+
+// flood is a side of 64 callers that send some requests to a process of the stage in turn, and expect
+// the same status in every answer.
+func (s *stage) flood(name string, to *process, status int, requests ...[]byte) *side {
+	return &side{name: name, stage: s, servers: []*process{to}, status: status, requests: requests}
 }
 
 // event is one event as JSON, to an audience.
@@ -182,26 +197,34 @@ func toAudience(audience string) []byte {
 
 // post renders an event to n of the users, beginning with user number first.
 func post(first, n, of int) []byte {
-	list := make([]string, n)
-	for i := range list {
-		list[i] = fmt.Sprintf(`"user-%d"`, (first+i)%of)
-	}
-	return toAudience(`{"users":[` + strings.Join(list, ",") + `]}`)
+	users := listed(n, func(i int) string { return fmt.Sprintf(`"user-%d"`, (first+i)%of) })
+	return toAudience(`{"users":[` + users + `]}`)
 }
 
 // batch renders n events, each to one of the users, whose names have the given form.
 func batch(user string, first, n, of int) []byte {
-	list := make([]string, n)
-	for i := range list {
-		list[i] = event(fmt.Sprintf(`{"users":["`+user+`"]}`, (first+i)%of))
-	}
-	return request(http.MethodPost, "/v1/events/batch", `{"events":[`+strings.Join(list, ",")+`]}`)
+	events := listed(n, func(i int) string { return event(fmt.Sprintf(`{"users":["`+user+`"]}`, (first+i)%of)) })
+	return request(http.MethodPost, "/v1/events/batch", `{"events":[`+events+`]}`)
+}
+
+// each calls a function n times from several goroutines, each with its own connection to the server.
+func (s *stage) each(n int, do func(c *caller, i int)) {
+	const goroutines = 16
+	ctx, stop := context.WithCancel(s.ctx)
+	defer stop()
+	parallel(min(goroutines, n), func(g int) {
+		c := dial(ctx, s.server.addr)
+		for i := g; i < n; i += goroutines {
+			do(c, i)
+			must(ctx.Err())
+		}
+	})
 }
 
 // postMany posts n events, each to one of the users, whose names have the given form.
 func (s *stage) postMany(user string, n, of int) {
 	const size = 100 // events in a request
-	each(s.ctx, s.server.addr, (n+size-1)/size, func(c *caller, i int) {
+	s.each((n+size-1)/size, func(c *caller, i int) {
 		must(c.send(batch(user, i*size, min(size, n-i*size), of), http.StatusAccepted))
 	})
 }
@@ -216,49 +239,37 @@ func (s *stage) warm(user string, n int) {
 }
 
 // await waits until a number of notifications have arrived in all.
-func (s *stage) await(all int64) { awaitAll(s.ctx, all, s.taken.Load) }
+func (s *stage) await(all int64) {
+	eventually(s.ctx, "all notifications", func() bool { return s.taken.Load() >= all })
+}
 
 // postToFans posts an event to all followers over a new connection, because the server closes
 // connections that were idle for long.
 func (s *stage) postToFans() {
-	each(s.ctx, s.server.addr, 1, func(c *caller, _ int) { must(c.send(toFans, http.StatusAccepted)) })
+	s.each(1, func(c *caller, _ int) { must(c.send(toFans, http.StatusAccepted)) })
 }
 
-// stats are the figures of /v1/stats that the benchmark uses.
-type stats struct {
-	Queues []struct {
-		Name                              string
-		Depth, Blocked, Scheduled, Parked int
-		InFlight                          int `json:"in_flight"`
-	}
-	Sales struct {
-		Waiting int `json:"waiting_orders"`
-	}
-	Contacts struct{ Pending int }
-}
-
-// depth is the number of jobs of a queue in any state.
-func (s *stage) depth(queue string) int {
-	for _, q := range s.stats().Queues {
-		if q.Name == queue {
-			return q.Depth + q.Blocked + q.Scheduled + q.Parked + q.InFlight
-		}
-	}
-	failf("there is no queue %s", queue)
-	return 0
-}
-
-func (s *stage) stats() (all stats) {
+func (s *stage) stats() (all api.Stats) {
 	must(json.Unmarshal(get(s.server.addr, "/v1/stats"), &all))
 	return all
 }
 
+// depth is the number of jobs of a queue in any state.
+func (s *stage) depth(queue string) (n int64) {
+	for _, q := range s.stats().Queues {
+		if q.Name == queue {
+			n = q.Depth + q.Blocked + q.Scheduled + q.Parked + q.InFlight
+		}
+	}
+	return n
+}
+
 // rest waits until some queues are empty.
 func (s *stage) rest(queues ...string) {
-	eventually(s.ctx, 10*time.Minute, "empty queues", func() bool {
+	eventually(s.ctx, "empty queues", func() bool {
 		for _, name := range queues {
 			if s.depth(name) > 0 {
-				pause(s.ctx, 100*time.Millisecond) // each question takes processor time
+				s.pause(100 * time.Millisecond) // each question takes processor time
 				return false
 			}
 		}
@@ -266,16 +277,12 @@ func (s *stage) rest(queues ...string) {
 	})
 }
 
-// keepFile keeps Redis from rewriting its file as it grows, because memory cannot be measured
-// during a rewrite.
-func (s *stage) keepFile() {
-	must(s.redis.db.ConfigSet(s.ctx, "auto-aof-rewrite-percentage", "0").Err())
-}
-
-// memory is the memory that Redis reports, in bytes, when no rewrite of its file is under way.
+// memory is the memory that Redis reports, in bytes, when no rewrite of its file is under way. From
+// then on Redis does not rewrite its file as it grows.
 func (s *stage) memory() (used float64) {
-	eventually(s.ctx, time.Minute, "Redis to be at rest", func() bool {
-		info := got(s.redis.db.InfoMap(s.ctx, "memory", "persistence").Result())
+	must(s.redis.ConfigSet(s.ctx, "auto-aof-rewrite-percentage", "0").Err())
+	eventually(s.ctx, "Redis to be at rest", func() bool {
+		info := got(s.redis.InfoMap(s.ctx, "memory", "persistence").Result())
 		used = got(strconv.ParseFloat(info["Memory"]["used_memory"], 64))
 		p := info["Persistence"]
 		return p["aof_rewrite_in_progress"] == "0" && p["aof_rewrite_scheduled"] == "0"
@@ -284,10 +291,10 @@ func (s *stage) memory() (used float64) {
 }
 
 // pause waits for a while.
-func pause(ctx context.Context, d time.Duration) {
+func (w *world) pause(d time.Duration) {
 	select {
 	case <-time.After(d):
-	case <-ctx.Done():
-		must(ctx.Err())
+	case <-w.ctx.Done():
+		must(w.ctx.Err())
 	}
 }

@@ -28,124 +28,105 @@ const (
 )
 
 // apiRole is the setting of a process that only accepts and reads.
-const apiRole = "FANFARE_ROLES=api"
+var apiRole = []string{"FANFARE_ROLES=api"}
 
-// buying is a load of reservations of one unit each, by n buyers at once.
-func buying(path string, want, callers int, addrs ...string) *load {
-	rendered := make([][]byte, customers)
-	for i := range rendered {
-		body := fmt.Sprintf(`{"user":"user-%d","lines":[{"sku":"s","quantity":1}]}`, i)
-		rendered[i] = request(http.MethodPost, path+"/reservations", body)
-	}
-	return requests(want, callers, rendered, addrs...)
+// reservation is a body that reserves one unit.
+func reservation(user string, n int) string {
+	return fmt.Sprintf(`{"user":"%s-%d","lines":[{"sku":"s","quantity":1}]}`, user, n)
 }
 
-// getting is a load of GETs of some names below a path.
-func getting(addr, path string, names ...string) *load {
-	rendered := make([][]byte, len(names))
-	for i, name := range names {
-		rendered[i] = request(http.MethodGet, path+name, "")
-	}
-	return requests(http.StatusOK, connections, rendered, addr)
+// buying is a side of reservations of one unit each.
+func (s *stage) buying(name, path string, status int, to ...*process) *side {
+	return &side{name: name, stage: s, servers: to, status: status, requests: made(customers, func(i int) []byte {
+		return request(http.MethodPost, path+"/reservations", reservation("user", i))
+	})}
 }
 
-// oneCaller limits a load to a single caller.
-func oneCaller(l *load) *load {
-	l.callers = 1
-	return l
+// getting is a side of GETs of some paths.
+func (s *stage) getting(name string, to *process, paths ...string) *side {
+	return s.flood(name, to, http.StatusOK, made(len(paths), func(i int) []byte { return request(http.MethodGet, paths[i], "") })...)
 }
 
 // putSale makes a sale of one sku that is open for a day, with a limit for each user.
 func (s *stage) putSale(id string, units int64, partitions int) {
 	const form = `{"items":[{"sku":"s","stock":%d}],"starts_at":%q,"ends_at":%q,"per_user_limit":1000000,"partitions":%d}`
 	at := func(d time.Duration) string { return time.Now().Add(d).UTC().Format(time.RFC3339) }
-	each(s.ctx, s.server.addr, 1, func(c *caller, _ int) {
+	s.each(1, func(c *caller, _ int) {
 		c.call(http.MethodPut, "/v1/sales/"+id, fmt.Sprintf(form, units, at(-time.Hour), at(24*time.Hour), partitions), http.StatusCreated)
 	})
 }
 
 // sales compares reservations with a bare handler and one bounded decrement, and refusals
 // after sold out with a bare handler without Redis.
-func sales(w *world) []side {
-	s := w.stage(plan{bare: true, env: []string{apiRole}})
-	must(s.redis.db.Set(w.ctx, "bare:stock:open", plenty, 0).Err())
+func sales(w *world) []*side {
+	s := w.stage(plan{bare: true, env: apiRole})
+	must(s.redis.Set(w.ctx, "bare:stock:open", plenty, 0).Err())
 	s.putSale("open", plenty, 1)
 	s.putSale("empty", 0, 1)
 	const open, empty = "/v1/sales/open", "/v1/sales/empty"
-	reserve := buying(open, http.StatusCreated, connections, s.server.addr)
-	half := *reserve
-	return []side{
-		{"reserve", func(ctx context.Context, d time.Duration) sample {
-			found := reserve.run(ctx, d)
-			half.rate = found["rate"] / 2
-			return found
-		}, []*process{s.redis, s.server}},
-		s.flood("script", s.bare, buying(open, http.StatusCreated, connections, s.bare.addr)),
-		s.flood("refuse", s.server, buying(empty, http.StatusConflict, connections, s.server.addr)),
-		s.flood("json", s.bare, buying("/v1/sold-out/empty", http.StatusConflict, connections, s.bare.addr)),
-		s.flood("half", s.server, &half),
+	reserve, half := s.buying("reserve", open, http.StatusCreated, s.server), s.buying("half", open, http.StatusCreated, s.server)
+	reserve.run = func(d time.Duration) sample {
+		found := reserve.load(w.ctx, d)
+		half.rate = found["rate"] / 2
+		return found
+	}
+	return []*side{
+		reserve, half, s.buying("script", open, http.StatusCreated, s.bare),
+		s.buying("refuse", empty, http.StatusConflict, s.server),
+		s.buying("json", "/v1/sold-out/empty", http.StatusConflict, s.bare),
 	}
 }
 
 // saleProcesses compares three processes with the role api with a single one.
-func saleProcesses(w *world) []side {
-	s := w.stage(plan{env: []string{apiRole}})
-	one := s.server.addr
-	addrs := []string{one, s.join(apiRole).addr, s.join(apiRole).addr}
+func saleProcesses(w *world) []*side {
+	s := w.stage(plan{env: apiRole})
+	three := []*process{s.server, s.join(apiRole...), s.join(apiRole...)}
 	s.putSale("one", plenty, 1)
 	s.putSale("eight", plenty, 8)
-	return []side{
-		s.flood("once", s.server, buying("/v1/sales/one", http.StatusCreated, connections, one)),
-		s.flood("whole", s.server, buying("/v1/sales/one", http.StatusCreated, connections, addrs...)),
-		s.flood("split", s.server, buying("/v1/sales/eight", http.StatusCreated, connections, addrs...)),
+	return []*side{
+		s.buying("once", "/v1/sales/one", http.StatusCreated, s.server),
+		s.buying("whole", "/v1/sales/one", http.StatusCreated, three...),
+		s.buying("split", "/v1/sales/eight", http.StatusCreated, three...),
 	}
 }
 
 // buyers lets n buyers reserve at once, each on its own connection, and as many be refused after
 // everything is sold. A buyer that exceeds the limit of the process gets 503 and tries again at
 // once.
-func buyers(w *world, n int) (line []float64) {
-	s := w.stage(plan{env: []string{apiRole, "FANFARE_SALE_MAX_IN_FLIGHT=20000"}})
+func buyers(w *world, n int) []float64 {
+	s := w.stage(plan{env: append(apiRole, "FANFARE_SALE_MAX_IN_FLIGHT=20000")})
 	s.putSale("open", plenty, 1)
 	s.putSale("empty", 0, 1)
-	reserve := buying("/v1/sales/open", http.StatusCreated, n, s.server.addr)
-	refuse := buying("/v1/sales/empty", http.StatusConflict, n, s.server.addr)
-	reserve.also, refuse.also = http.StatusServiceUnavailable, http.StatusServiceUnavailable
-	m := w.turns(s.flood("reserve", s.server, reserve), s.flood("refuse", s.server, refuse))
-	for _, side := range []string{"reserve ", "refuse "} {
-		line = append(line, m[side+"rate"], m[side+"p50"], m[side+"p99"], 100*m[side+"also"])
+	reserve := s.buying("reserve", "/v1/sales/open", http.StatusCreated, s.server)
+	refuse := s.buying("refuse", "/v1/sales/empty", http.StatusConflict, s.server)
+	for _, side := range []*side{reserve, refuse} {
+		side.callers, side.refused = n, http.StatusServiceUnavailable
 	}
-	return line
+	return w.turns(reserve, refuse).line([]string{"rate", "p50", "p99", "refused"}, "reserve", "refuse")
 }
 
-// orders measures a sale with n orders: reading it, further reservations, and how long it takes to
-// restore it after Redis lost everything.
+// orders measures a sale with n orders: how fast they are sold and on record, reading it, further
+// reservations, and how long it takes to restore it after Redis lost everything.
 func orders(w *world, n int) []float64 {
 	s := w.stage(plan{env: []string{"FANFARE_SALE_LOCAL=off"}})
 	s.putSale("open", plenty, 1)
-	sold, bytes := s.sell(n)
-	m := w.turns(
-		s.flood("read", s.server, oneCaller(getting(s.server.addr, "/v1/sales/", "open"))),
-		s.flood("list", s.server, oneCaller(getting(s.server.addr, "/v1/sales/", "open/orders"))),
-		s.flood("reserve", s.server, buying("/v1/sales/open", http.StatusCreated, connections, s.server.addr)))
-	return []float64{sold, m["read p50"], m["list p50"], m["reserve rate"], bytes, s.lose().Seconds()}
-}
-
-// sell sells one unit to each of n users and waits until all orders are on record. It returns the
-// orders per second and the memory that each takes in Redis.
-func (s *stage) sell(n int) (rate, bytes float64) {
 	before, began := s.memory(), time.Now()
 	const path = "/v1/sales/open/reservations"
-	each(s.ctx, s.server.addr, n, func(c *caller, i int) {
-		c.call(http.MethodPost, path, fmt.Sprintf(`{"user":"buyer-%d","lines":[{"sku":"s","quantity":1}]}`, i), http.StatusCreated)
+	s.each(n, func(c *caller, i int) {
+		c.call(http.MethodPost, path, reservation("buyer", i), http.StatusCreated)
 		c.call(http.MethodPost, path+"/"+c.field("id")+"/confirm", "", http.StatusOK)
 	})
-	eventually(s.ctx, 10*time.Minute, "all orders to be on record", func() bool {
-		time.Sleep(50 * time.Millisecond) // each question takes processor time
-		return s.stats().Sales.Waiting == 0
+	eventually(s.ctx, "all orders to be on record", func() bool {
+		s.pause(50 * time.Millisecond) // each question takes processor time
+		sales := s.stats().Sales
+		return sales == nil || sales.WaitingOrders == 0
 	})
-	rate = float64(n) / time.Since(began).Seconds()
-	return rate, max(s.memory()-before, 1) / float64(n)
+	sold := float64(n) / time.Since(began).Seconds()
+	bytes := max(s.memory()-before, 1) / float64(n)
+	read, list := s.getting("read", s.server, "/v1/sales/open"), s.getting("list", s.server, "/v1/sales/open/orders")
+	read.callers, list.callers = 1, 1
+	m := w.turns(read, list, s.buying("reserve", "/v1/sales/open", http.StatusCreated, s.server))
+	return []float64{sold, m["read p50"], m["list p50"], m["reserve rate"], bytes, s.lose().Seconds()}
 }
 
 // field is the value of a field of the last answer.
@@ -158,10 +139,10 @@ func (c *caller) field(name string) string {
 
 // lose empties Redis and returns the time until the sale is restored.
 func (s *stage) lose() time.Duration {
-	must(s.redis.db.FlushAll(s.ctx).Err())
+	must(s.redis.FlushAll(s.ctx).Err())
 	began := time.Now()
-	each(s.ctx, s.server.addr, 1, func(c *caller, _ int) {
-		eventually(s.ctx, 10*time.Minute, "the sale to be back", func() bool {
+	s.each(1, func(c *caller, _ int) {
+		eventually(s.ctx, "the sale to be back", func() bool {
 			err := c.send(request(http.MethodGet, "/v1/sales/open", ""), http.StatusOK)
 			if err != nil && c.field("code") != "unavailable" { // unavailable: the sale is being restored from SQL
 				must(err)
@@ -178,15 +159,6 @@ func message(chat, sender string) []byte {
 	return request(http.MethodPost, "/v1/chats/"+chat+"/messages", `{"sender":"`+sender+`","text":"`+text+`"}`)
 }
 
-// userNames are the names of n users.
-func userNames(form string, first, n int) []string {
-	names := make([]string, n)
-	for i := range names {
-		names[i] = fmt.Sprintf(form, first+i)
-	}
-	return names
-}
-
 // putChat makes a chat. Its first member is the creator.
 func (c *caller) putChat(id string, names []string) {
 	members := got(json.Marshal(names))
@@ -194,28 +166,22 @@ func (c *caller) putChat(id string, names []string) {
 }
 
 // chats compares sends to 64 chats with a bare handler and one script.
-func chats(w *world) []side {
-	s := w.stage(plan{bare: true, env: []string{apiRole}})
-	rendered := make([][]byte, connections)
-	for i := range rendered {
-		rendered[i] = message(fmt.Sprintf("chat-%d", i), "user-0")
-	}
-	each(w.ctx, s.server.addr, connections, func(c *caller, i int) {
-		c.putChat(fmt.Sprintf("chat-%d", i), userNames("user-%d", 0, 2))
-	})
-	return []side{
-		s.flood("ours", s.server, requests(http.StatusCreated, connections, rendered, s.server.addr)),
-		s.flood("bare", s.bare, requests(http.StatusCreated, connections, rendered, s.bare.addr)),
+func chats(w *world) []*side {
+	s := w.stage(plan{bare: true, env: apiRole})
+	ids := names("chat-%d", 0, connections)
+	s.each(len(ids), func(c *caller, i int) { c.putChat(ids[i], names("user-%d", 0, 2)) })
+	messages := made(len(ids), func(i int) []byte { return message(ids[i], "user-0") })
+	return []*side{
+		s.flood("ours", s.server, http.StatusCreated, messages...), s.flood("bare", s.bare, http.StatusCreated, messages...),
 	}
 }
 
 // members lets 64 callers send to one chat of n members.
 func members(w *world, n int) []float64 {
-	s := w.stage(plan{env: []string{apiRole}})
-	each(w.ctx, s.server.addr, 1, func(c *caller, _ int) { c.putChat("team", userNames("user-%d", 0, n)) })
-	m := w.turns(s.flood("send", s.server,
-		requests(http.StatusCreated, connections, [][]byte{message("team", "user-0")}, s.server.addr)))
-	return []float64{m["send rate"], m["send p50"], m["send p99"]}
+	s := w.stage(plan{env: apiRole})
+	s.each(1, func(c *caller, _ int) { c.putChat("team", names("user-%d", 0, n)) })
+	m := w.turns(s.flood("send", s.server, http.StatusCreated, message("team", "user-0")))
+	return m.line([]string{"rate", "p50", "p99"}, "send")
 }
 
 //go:embed lua/lock_release.lua
@@ -223,28 +189,24 @@ var releaseText string
 
 // chatStore compares sends through store/chat with the textbook's way: lock, INCR, ZADD, unlock.
 // Both run in this process, without HTTP.
-func chatStore(w *world) []side {
-	store := w.redis()
-	db := got(redisdb.Open(w.ctx, redisdb.Options{URL: "redis://" + store.addr}))
-	names := userNames("user-%d", 0, senders)
-	ours := chat.New(db, chat.Options{})
-	_, _, err := ours.Create(w.ctx, &api.ChatRequest{ID: "chat", Creator: names[0], Members: names}, api.Idempotency{}, false)
+func chatStore(w *world) []*side {
+	store, users := w.redis(), names("user-%d", 0, senders)
+	ours := chat.New(got(redisdb.Open(w.ctx, redisdb.Options{URL: store.URL()})), chat.Options{})
+	_, _, err := ours.Create(w.ctx, &api.ChatRequest{ID: "chat", Creator: users[0], Members: users}, api.Idempotency{}, false)
 	must(err)
-	sending := func(name string, send func(ctx context.Context, sender int, text string) error) side {
-		return side{name: name, run: (&load{callers: senders, call: func(ctx context.Context, i int) calls {
-			text := strings.Repeat("x", 90) + fmt.Sprint(i)
-			return func(_ int, sent time.Time) time.Duration {
-				must(send(ctx, i, text))
-				return time.Since(sent)
-			}
-		}}).run}
+	sending := func(name string, send func(ctx context.Context, sender int, text string) error) *side {
+		return &side{name: name, callers: senders, call: func(_ *caller, n int, sent time.Time) time.Duration {
+			sender := n % senders
+			must(send(w.ctx, sender, strings.Repeat("x", 90)+fmt.Sprint(sender)))
+			return time.Since(sent)
+		}}
 	}
-	return []side{
+	return []*side{
 		sending("ours", func(ctx context.Context, sender int, text string) error {
-			_, _, err := ours.Send(ctx, chat.Outgoing{Chat: "chat", Sender: names[sender], Text: text})
+			_, _, err := ours.Send(ctx, chat.Outgoing{Chat: "chat", Sender: users[sender], Text: text})
 			return err
 		}),
-		sending("lock", sendByLock(redis.NewClient(&redis.Options{Addr: store.addr, PoolSize: senders}))),
+		sending("lock", sendByLock(redis.NewClient(&redis.Options{Addr: store.Addr(), PoolSize: senders}))),
 	}
 }
 
@@ -266,37 +228,28 @@ func sendByLock(client *redis.Client) func(context.Context, int, string) error {
 
 // reads compares reading an event and a sale with a bare handler that reads a hash of about the
 // same size.
-func reads(w *world) []side {
+func reads(w *world) []*side {
 	s := w.stage(plan{bare: true})
 	s.putSale("open", plenty, 1)
-	must(s.redis.db.HSet(w.ctx, "bare:hash:event", map[string]any{
+	must(s.redis.HSet(w.ctx, "bare:hash:event", map[string]any{
 		"id": "00000000000000000000000000000000", "type": "greeting", "state": "done", "recipients": 1, "notifications": 1,
 		"delivered": 1, "failed": 0, "expired": 0, "retrying": 0, "no_device": 0,
 	}).Err())
-	must(s.redis.db.HSet(w.ctx, "bare:hash:sale", map[string]any{
+	must(s.redis.HSet(w.ctx, "bare:hash:sale", map[string]any{
 		"id": "open", "state": "open", "sku": "s", "total": plenty, "available": plenty, "held": 0, "sold": 0,
 		"starts_at": "2026-01-01T00:00:00.000Z", "ends_at": "2026-01-02T00:00:00.000Z", "version": 1,
 	}).Err())
-	return []side{
-		s.flood("event", s.server, getting(s.server.addr, "/v1/events/", s.postEvents(1000)...)),
-		s.flood("event hash", s.bare, getting(s.bare.addr, "/v1/hashes/", "event")),
-		s.flood("sale", s.server, getting(s.server.addr, "/v1/sales/", "open")),
-		s.flood("sale hash", s.bare, getting(s.bare.addr, "/v1/hashes/", "sale")),
-	}
-}
-
-// postEvents posts n events, waits until all are done, and returns their ids.
-func (s *stage) postEvents(n int) []string {
-	ids := make([]string, n)
-	each(s.ctx, s.server.addr, n, func(c *caller, i int) {
+	events := make([]string, 1000)
+	s.each(len(events), func(c *caller, i int) {
 		must(c.send(greeting, http.StatusAccepted))
-		ids[i] = c.field("id")
-	})
-	each(s.ctx, s.server.addr, n, func(c *caller, i int) {
-		eventually(s.ctx, 30*time.Second, "an event to be done", func() bool {
-			c.call(http.MethodGet, "/v1/events/"+ids[i], "", http.StatusOK)
+		events[i] = "/v1/events/" + c.field("id")
+		eventually(s.ctx, "an event to be done", func() bool {
+			c.call(http.MethodGet, events[i], "", http.StatusOK)
 			return c.field("state") == "done"
 		})
 	})
-	return ids
+	return []*side{
+		s.getting("event", s.server, events...), s.getting("event hash", s.bare, "/v1/hashes/event"),
+		s.getting("sale", s.server, "/v1/sales/open"), s.getting("sale hash", s.bare, "/v1/hashes/sale"),
+	}
 }

@@ -39,27 +39,23 @@ const membersAtOnce = 1000
 // open until the subject ends.
 func (s *stage) openStreams(name string, n, size int) []net.Conn {
 	form := name + "-%d"
-	each(s.ctx, s.server.addr, n/size, func(c *caller, i int) {
-		c.putChat(fmt.Sprintf(form, i), userNames(form, i*size, min(size, membersAtOnce)))
+	s.each(n/size, func(c *caller, i int) {
+		c.putChat(fmt.Sprintf(form, i), names(form, i*size, min(size, membersAtOnce)))
 	})
-	if size > membersAtOnce { // then there is only one chat, and the others join it
-		each(s.ctx, s.server.addr, size-membersAtOnce, func(c *caller, i int) {
-			path := fmt.Sprintf("/v1/chats/%s-0/members/%s-%d", name, name, membersAtOnce+i)
-			c.call(http.MethodPut, path, "{}", http.StatusCreated)
-		})
-	}
+	s.each(max(size-membersAtOnce, 0), func(c *caller, i int) { // then there is only one chat, and the others join it
+		path := fmt.Sprintf("/v1/chats/%s-0/members/%s-%d", name, name, membersAtOnce+i)
+		c.call(http.MethodPut, path, "{}", http.StatusCreated)
+	})
 	conns := make([]net.Conn, n)
-	s.ends = append(s.ends, func() {
-		for _, c := range conns {
-			if c != nil {
-				_ = c.Close()
-			}
-		}
-	})
-	each(s.ctx, s.server.addr, n, func(_ *caller, i int) {
+	s.each(n, func(_ *caller, i int) {
 		conns[i] = got(net.Dial("tcp", s.server.addr))
 		got(fmt.Fprintf(conns[i], "GET /v1/users/%s-%d/messages/stream HTTP/1.1\r\nHost: localhost\r\n\r\n", name, i))
 		readPast(conns[i], "\nid: ")
+	})
+	s.Cleanup(func() {
+		for _, c := range conns {
+			_ = c.Close()
+		}
 	})
 	return conns
 }
@@ -80,29 +76,27 @@ func readPast(c net.Conn, text string) {
 
 // readers sends to a chat that n streams follow, with few messages outstanding, and waits until
 // every reader has every message.
-func readers(w *world, n int) []side {
-	const ahead = 50 // messages
+func readers(w *world, n int) []*side {
 	s := w.stage(plan{})
 	var read atomic.Int64
 	var cut atomic.Pointer[error] // why a stream ended
 	for _, c := range s.openStreams("team", n, n) {
 		go countMessages(c, &read, &cut)
 	}
-	l := requests(http.StatusCreated, 4, [][]byte{message("team-0", "team-0")}, s.server.addr)
-	l.each, l.ahead = int64(n), int64(ahead*n)
-	l.done = func() int64 {
+	ours := s.flood("ours", s.server, http.StatusCreated, message("team-0", "team-0"))
+	ours.callers, ours.each, ours.ahead = 4, int64(n), int64(50*n)
+	ours.done = func() int64 {
 		if err := cut.Load(); err != nil {
 			failf("a stream ended: %w", *err)
 		}
 		return read.Load()
 	}
-	return []side{s.flood("ours", s.server, l)}
+	return []*side{ours}
 }
 
 // followed measures a chat that n streams follow.
 func followed(w *world, n int) []float64 {
-	m := w.turns(readers(w, n)...)
-	return []float64{m["ours rate"], m["ours fanfare"]}
+	return w.turns(readers(w, n)...).line([]string{"rate", "fanfare"}, "ours")
 }
 
 // countMessages counts the messages of a stream until it ends.

@@ -1,49 +1,48 @@
 package main
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
 
 // subject is a group of measurements that can be run by name. It has sides that are measured in
-// turns, or something that is measured once, or a table of how a cost grows.
+// turns, or something that is measured once, or a table with a line for each size.
 type subject struct {
 	name    string
 	section string // heading in the file of results
 	rounds  int    // at most; 0: as many as the options say
-	sides   func(*world) []side
+	sides   func(*world) []*side
 	once    func(*world) medians
 	rows    []want
-	growth  growth
+	sizes   []int
+	head    []string // of the table
+	line    func(w *world, size int) []float64
 	// profiles are the sides that -profile accepts, by the names for -profile.
 	profiles map[string]string
 }
 
-// want is a row before it is measured. It names the figures that are compared, and their sides.
-type want struct {
-	work, ours, unit, base, baseline string
-	goal                             goal
-}
-
-// growth is a table with a line for each size.
-type growth struct {
-	sizes []int
-	head  []string
-	line  func(w *world, n int) []float64
-}
-
-// found has the results of a subject.
-type found struct {
-	rows   []row
-	tables []table
-}
-
-// measure makes the measurements of the subject.
-func (s *subject) measure(w *world) (f found) {
-	if s.growth.line != nil {
-		return found{tables: []table{s.growth.measure(w)}}
+// measure makes the measurements of the subject. For each size everything is set up anew, and a quick
+// run measures only the first sizes.
+func (s *subject) measure(w *world) found {
+	f := found{subject: *s}
+	for i, size := range s.sizes {
+		if w.quick && i == 2 {
+			break
+		}
+		whole, _, _ := strings.Cut(figure(float64(size)), ".")
+		line := []string{whole}
+		for _, v := range s.line(w, size) {
+			line = append(line, figure(v))
+		}
+		f.lines = append(f.lines, line)
+		w.reset()
 	}
-	if s.rounds > 0 {
-		defer func(rounds int) { w.rounds = rounds }(w.rounds)
-		w.rounds = min(w.rounds, s.rounds)
+	if s.line != nil {
+		return f
 	}
+	defer func(rounds int) { w.rounds = rounds }(w.rounds)
+	w.rounds = min(w.rounds, cmp.Or(s.rounds, w.rounds))
 	var m medians
 	if s.once != nil {
 		m = s.once(w)
@@ -51,41 +50,10 @@ func (s *subject) measure(w *world) (f found) {
 		m = w.turns(s.sides(w)...)
 	}
 	for _, r := range s.rows {
-		f.rows = append(f.rows, row{r.work, m[r.ours], r.unit, m[r.base], r.baseline, r.goal})
+		f.measured = append(f.measured, row{r, m[r.ours], m[r.base]})
+		f.measured[len(f.measured)-1].check()
 	}
 	return f
-}
-
-// measure sets everything up anew for each size. A quick run measures only the first sizes.
-func (g *growth) measure(w *world) table {
-	t, sizes := table{Head: g.head}, g.sizes
-	if w.quick {
-		sizes = sizes[:2]
-	}
-	for _, n := range sizes {
-		line := []string{count(n)}
-		err := attempt(func() {
-			for _, v := range g.line(w, n) {
-				line = append(line, figure(v))
-			}
-		})
-		if err != nil {
-			failf("%d: %w", n, err)
-		}
-		t.Lines = append(t.Lines, line)
-		w.reset()
-	}
-	return t
-}
-
-// check returns an error for rows without figures.
-func (f *found) check() error {
-	for _, r := range f.rows {
-		if err := r.check(); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Baselines that several rows share.
@@ -222,7 +190,7 @@ func storeSubjects() []subject {
 		{name: "stream-memory", section: "Stores", once: streamMemory, rows: []want{
 			{"an idle stream's memory, of 10,000 (heap and stacks in use)", "each", "KiB", "", "", valueAtMost(20)},
 		}},
-		{name: "streams", section: "Stores", sides: func(w *world) []side { return readers(w, w.few(1000)) }, rows: []want{
+		{name: "streams", section: "Stores", sides: func(w *world) []*side { return readers(w, w.few(1000)) }, rows: []want{
 			{"1,000 streams on one chat, messages to readers", "ours rate", "/s", "", "", valueAtLeast(150_000)},
 		}},
 	}
@@ -242,30 +210,30 @@ func movingRows(db, title string) (rows []want) {
 // growthSubjects are the subjects of -growth, each with its own section.
 func growthSubjects() []subject {
 	return []subject{
-		{name: "backlog", section: "Cost growth: backlog", growth: growth{[]int{1000, 10_000, 100_000, 1_000_000}, []string{
+		{name: "backlog", section: "Cost growth: backlog", sizes: []int{1000, 10_000, 100_000, 1_000_000}, head: []string{
 			"notifications waiting", "accepted /s", "POST p50 ms", "POST p99 ms", "delivered /s", "accepting MiB", "sending MiB",
 			"Redis bytes each",
-		}, backlog}},
-		{name: "fan-out", section: "Cost growth: fan-out", growth: growth{[]int{1000, 10_000, 100_000, 1_000_000}, []string{
+		}, line: backlog},
+		{name: "fan-out", section: "Cost growth: fan-out", sizes: []int{1000, 10_000, 100_000, 1_000_000}, head: []string{
 			"followers", "nobody cached: delivered /s", "all cached: delivered /s", "first arrival ms", "last arrival s", "fanfare MiB",
 			"fanfare µs each", "Redis µs each",
-		}, fanOut}},
-		{name: "workers", section: "Cost growth: processes", growth: growth{[]int{1, 2, 4}, []string{
+		}, line: fanOut},
+		{name: "workers", section: "Cost growth: processes", sizes: []int{1, 2, 4}, head: []string{
 			"processes", "one device, delivered /s", "fanfare µs each", "Redis µs each", "batches of 100, delivered /s",
 			"fanfare µs each", "Redis µs each",
-		}, workers}},
-		{name: "buyers", section: "Cost growth: buyers", growth: growth{[]int{1, 10, 100, 1000, 10_000}, []string{
+		}, line: workers},
+		{name: "buyers", section: "Cost growth: buyers", sizes: []int{1, 10, 100, 1000, 10_000}, head: []string{
 			"buyers at once", "reservations /s", "p50 ms", "p99 ms", "turned away %", "refusals /s", "p50 ms", "p99 ms", "turned away %",
-		}, buyers}},
-		{name: "orders", section: "Cost growth: orders of a sale", growth: growth{[]int{1, 1000, 100_000, 1_000_000}, []string{
+		}, line: buyers},
+		{name: "orders", section: "Cost growth: orders of a sale", sizes: []int{1, 1000, 100_000, 1_000_000}, head: []string{
 			"orders", "sold and recorded /s", "GET sale p50 ms", "GET orders p50 ms", "reservations /s", "Redis bytes each",
 			"back after a loss s",
-		}, orders}},
-		{name: "members", section: "Cost growth: members of a chat", growth: growth{[]int{2, 10, 100, 1000}, []string{
+		}, line: orders},
+		{name: "members", section: "Cost growth: members of a chat", sizes: []int{2, 10, 100, 1000}, head: []string{
 			"members", "messages /s", "p50 ms", "p99 ms",
-		}, members}},
-		{name: "readers", section: "Cost growth: streams", growth: growth{[]int{100, 1000, 10_000}, []string{
+		}, line: members},
+		{name: "readers", section: "Cost growth: streams", sizes: []int{100, 1000, 10_000}, head: []string{
 			"streams", "messages to readers /s", "fanfare µs each",
-		}, followed}},
+		}, line: followed},
 	}
 }

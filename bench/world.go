@@ -2,51 +2,80 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"strings"
-	"sync"
+	"testing"
 	"time"
+
+	"fanfare/store/storetest"
 )
 
 // world has a temporary directory with the built program, and the processes of the running subject.
+// It is a testing.TB, so that a subject can start the servers and stand-ins of the tests. They end
+// with the subject.
 type world struct {
+	testing.TB // nil: the methods that are needed are below
 	options
 	ctx     context.Context // ends when the benchmark is to stop
 	dir     string
 	program string   // file of the program that is measured
 	env     []string // additional variables of each fanfare
 
-	mu        sync.Mutex
 	processes []*process
-	ends      []func() // close whatever else the running subject has opened
+	ends      []func()
+}
+
+// The methods of testing.TB.
+
+func (w *world) Helper()                           {}
+func (w *world) Context() context.Context          { return w.ctx }
+func (w *world) Fatal(args ...any)                 { failf("%s", fmt.Sprint(args...)) }
+func (w *world) Fatalf(format string, args ...any) { failf(format, args...) }
+func (w *world) Errorf(format string, args ...any) { failf(format, args...) }
+
+// Cleanup has a function called when the subject ends, the last one first.
+func (w *world) Cleanup(end func()) { w.ends = append(w.ends, end) }
+
+// TempDir makes a directory that is removed when the subject ends.
+func (w *world) TempDir() string {
+	dir := got(os.MkdirTemp(w.dir, "run-"))
+	w.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
 }
 
 // newWorld builds the program.
-func newWorld(ctx context.Context, o options) (*world, error) {
-	dir, err := os.MkdirTemp("", "fanfare-bench-")
-	if err != nil {
-		return nil, err
-	}
+func newWorld(ctx context.Context, o options) *world {
+	dir := got(os.MkdirTemp("", "fanfare-bench-"))
 	w := &world{options: o, ctx: ctx, dir: dir, program: filepath.Join(dir, "fanfare")}
 	if err := attempt(w.buildFanfare); err != nil {
 		w.close()
-		return nil, fmt.Errorf("%w (run this in the folder of fanfare)", err)
+		failf("%w (run this in the folder of fanfare)", err)
 	}
-	return w, nil
+	return w
 }
 
 // build compiles the program of a folder, which may be a separate module.
 func (w *world) build(folder, to string, flags ...string) {
-	args := append([]string{"build", "-C", folder, "-o", to}, flags...)
-	if out, err := exec.Command("go", append(args, ".")...).CombinedOutput(); err != nil {
-		failf("build %s: %w\n%s", folder, err, out)
+	run(nil, append(append([]string{"go", "build", "-C", folder, "-o", to}, flags...), ".")...)
+}
+
+// run runs a command to its end, and returns what it prints.
+func run(env []string, command ...string) string {
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Env = env
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		failf("%s: %w\n%s", strings.Join(command, " "), err, out)
 	}
+	return string(out)
 }
 
 // close ends the remaining processes and removes the directory.
@@ -55,19 +84,12 @@ func (w *world) close() {
 	_ = os.RemoveAll(w.dir)
 }
 
-// reset ends the processes of a subject, the last one first, and removes their files.
+// reset ends everything that a subject has started.
 func (w *world) reset() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, end := range w.ends {
-		end()
+	for i := len(w.ends) - 1; i >= 0; i-- {
+		w.ends[i]()
 	}
-	w.ends = nil
-	for i := len(w.processes) - 1; i >= 0; i-- {
-		w.processes[i].kill()
-		_ = os.RemoveAll(w.processes[i].cmd.Dir)
-	}
-	w.processes = nil
+	w.ends, w.processes = nil, nil
 }
 
 // run measures one subject. If a process ended by itself in the meantime, that is the error. Any
@@ -75,30 +97,26 @@ func (w *world) reset() {
 func (w *world) run(s subject) (f found, err error) {
 	defer w.reset()
 	err = attempt(func() { f = s.measure(w) })
-	switch {
-	case w.ctx.Err() != nil:
-		return f, errors.Join(err, w.ctx.Err())
-	case err != nil:
-		return f, errors.Join(err, w.complaints(time.Second))
-	}
-	return f, errors.Join(w.complaints(0), f.check())
+	return f, errors.Join(err, w.ctx.Err(), w.complaints(err))
 }
 
 // complaints names the processes that ended by themselves. If there is already an error, it waits a
-// moment for them and adds the last lines of every log.
-func (w *world) complaints(wait time.Duration) error {
-	<-time.After(wait)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	var errs []error
+// moment for them and adds the last lines of every process.
+func (w *world) complaints(err error) error {
+	if err != nil && len(w.processes) > 0 {
+		<-time.After(time.Second)
+	}
+	var all []error
 	for _, p := range w.processes {
-		if tail := p.log.take(); p.ended() {
-			errs = append(errs, fmt.Errorf("%s ended by itself (%v); its last lines:\n%s", p.name, p.cmd.ProcessState, tail))
-		} else if tail != "" && wait > 0 {
-			errs = append(errs, fmt.Errorf("the last lines of %s:\n%s", p.name, tail))
+		text := p.out.String() + p.log.String()
+		text = text[max(0, len(text)-4096):]
+		if p.addr != "" && p.ended() {
+			all = append(all, fmt.Errorf("%s ended by itself (%v); its last lines:\n%s", p.name, p.cmd.ProcessState, text))
+		} else if err != nil && text != "" {
+			all = append(all, fmt.Errorf("the last lines of %s:\n%s", p.name, text))
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(all...)
 }
 
 // few is a size, or a hundredth of it in a quick run.
@@ -112,11 +130,132 @@ func (w *world) few(n int) int {
 // machine describes the date and the machine of the measurement, without its name.
 func (w *world) machine() string {
 	redis := "unknown"
-	if out, err := exec.Command("redis-server", "--version").Output(); err == nil {
-		if m := regexp.MustCompile(`v=(\S+)`).FindSubmatch(out); m != nil {
-			redis = string(m[1])
-		}
+	_, _ = fmt.Sscanf(run(nil, "redis-server", "--version"), "Redis server v=%s", &redis)
+	return fmt.Sprintf("%s, %d cores, Go %s, Redis %s with AOF everysec; medians of %d rounds of %.1f s.", time.Now().UTC().Format(time.DateOnly),
+		runtime.NumCPU(), strings.TrimPrefix(runtime.Version(), "go"), redis, w.rounds, w.seconds.Seconds())
+}
+
+// process is a child process. If it is a server, it serves on addr.
+type process struct {
+	name, addr string
+	cmd        *exec.Cmd
+	out, log   storetest.Lines // its standard output, and standard error
+	done       chan struct{}   // closed when it ended
+}
+
+// start runs a child process in its own directory. The child stays in the session of the benchmark:
+// the kernel gives each session its own CPU group, and a side in another session would get another
+// share of the processors.
+func (w *world) start(name, addr string, env []string, command ...string) *process {
+	p := &process{name: name, addr: addr, cmd: exec.Command(command[0], command[1:]...), done: make(chan struct{})}
+	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = w.TempDir(), &p.out, &p.log
+	p.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")}, env...)
+	must(p.cmd.Start())
+	go func() {
+		defer close(p.done)
+		_ = p.cmd.Wait()
+	}()
+	w.Cleanup(p.kill)
+	w.processes = append(w.processes, p)
+	return p
+}
+
+// kill ends the process at once. Everything was measured before.
+func (p *process) kill() {
+	_ = p.cmd.Process.Kill()
+	<-p.done
+}
+
+// ended tells whether the process is gone.
+func (p *process) ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
 	}
-	return fmt.Sprintf("%s, %d cores, Go %s, Redis %s with AOF everysec; medians of %d rounds of %.1f s.",
-		time.Now().UTC().Format(time.DateOnly), runtime.NumCPU(), strings.TrimPrefix(runtime.Version(), "go"), redis, w.rounds, w.seconds.Seconds())
+}
+
+// serve starts a server and waits until it is ready.
+func (w *world) serve(name, addr string, env []string, command ...string) *process {
+	p := w.start(name, addr, env, command...)
+	eventually(w.ctx, name+" to be ready", func() bool {
+		if p.ended() {
+			failf("%s ended before it was ready", name)
+		}
+		return attempt(func() { get(addr, "/readyz") }) == nil
+	})
+	return p
+}
+
+// fanfare starts the program.
+func (w *world) fanfare(env ...string) *process {
+	addr := w.freeAddr()
+	env = append([]string{"FANFARE_ADDR=" + addr, "FANFARE_LOG_LEVEL=error"}, env...)
+	return w.serve("fanfare", addr, append(env, w.env...), w.program)
+}
+
+// self is a command that runs this program as a child process.
+func self(role string, args ...string) []string {
+	return append([]string{got(os.Executable()), "child", role}, args...)
+}
+
+// figures runs a child process that measures something and prints its figures as a JSON object.
+func (w *world) figures(command ...string) (found sample) {
+	p := w.start(command[0], "", nil, command...)
+	select {
+	case <-p.done:
+	case <-w.ctx.Done():
+		must(w.ctx.Err())
+	}
+	if !p.cmd.ProcessState.Success() {
+		failf("%v: %v\n%s", command, p.cmd.ProcessState, p.log.String())
+	}
+	must(json.Unmarshal([]byte(p.out.String()), &found))
+	return found
+}
+
+// freeAddr returns a free loopback address.
+func (w *world) freeAddr() string { return fmt.Sprintf("127.0.0.1:%d", storetest.FreePort(w)) }
+
+// redis starts a redis-server with an append-only file that is synced each second, as fanfare's
+// documentation recommends.
+func (w *world) redis() *storetest.RedisServer {
+	return storetest.Redis(w, "--appendonly", "yes", "--appendfsync", "everysec")
+}
+
+// get reads a path of a server.
+func get(addr, path string) []byte {
+	resp := got(http.Get("http://" + addr + path))
+	defer resp.Body.Close()
+	text := got(io.ReadAll(resp.Body))
+	if resp.StatusCode != http.StatusOK {
+		failf("GET %s: %s", path, resp.Status)
+	}
+	return text
+}
+
+// peak is the largest memory of the process so far, in MiB.
+func (p *process) peak() (kib float64) {
+	text := string(got(os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))))
+	_, rest, _ := strings.Cut(text, "VmHWM:")
+	got(fmt.Sscan(rest, &kib))
+	return kib / 1024
+}
+
+// ticks is the number of parts per second in which the kernel counts processor time.
+const ticks = 100
+
+// cpu is the user and system time that processes have used, in µs.
+func cpu(pids ...int) (sum float64) {
+	for _, pid := range pids {
+		text := string(got(os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))))
+		// The name is in brackets and may contain anything. utime and stime are the 12th and 13th
+		// field after it.
+		fields := strings.Fields(text[strings.LastIndex(text, ")")+1:])
+		var user, system float64
+		got(fmt.Sscan(fields[11]+" "+fields[12], &user, &system))
+		sum += (user + system) * 1e6 / ticks
+	}
+	return sum
 }

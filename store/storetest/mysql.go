@@ -15,17 +15,18 @@ type MySQLServer struct {
 	dir    string
 	port   int
 	server string // its URL, without a database
+	args   []string
 
 	exited chan struct{}
 	cmd    *exec.Cmd
 }
 
-// PrivateMySQL starts a MariaDB for one test, with an empty database. It is killed when the test
-// ends.
-func PrivateMySQL(t testing.TB) *MySQLServer {
+// PrivateMySQL starts a MariaDB for one test, with an empty database and more options. It is killed
+// when the test ends.
+func PrivateMySQL(t testing.TB, args ...string) *MySQLServer {
 	t.Helper()
 	SkipShort(t, "a MariaDB")
-	s := &MySQLServer{t: t, dir: t.TempDir(), port: FreePort(t)}
+	s := &MySQLServer{t: t, dir: t.TempDir(), port: FreePort(t), args: args}
 	init, password := mustWriteUser(t, s.dir)
 	Must(t, installMySQL(t, s.dir))
 	s.server = fmt.Sprintf("mysql://fanfare:%s@127.0.0.1:%d/", password, s.port)
@@ -58,6 +59,7 @@ func (s *MySQLServer) mustStart(more ...string) {
 	s.t.Helper()
 	// With 2 the kernel has a commit before the commit is answered.
 	args := append(mysqlArgs(s.dir), "--port="+strconv.Itoa(s.port), "--innodb-flush-log-at-trx-commit=2")
+	more = append(s.args, more...)
 	cmd := exec.Command(mustFind(s.t, "mariadbd", "mysqld"), append(args, more...)...)
 	exited, err := launch(cmd)
 	Must(s.t, err)
