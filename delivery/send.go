@@ -195,10 +195,11 @@ func failed(reason string) queue.Result {
 	return queue.Result{Outcome: queue.Done, Label: events.LabelFailed, Reason: reason}
 }
 
-// send calls the Sender and waits for the answer. The Sender calls sendable right before it writes a request, so that no send starts whose result could not be recorded before the lease ends. If
-// Redis is away or the process gets no processor time, notifications wait instead of being sent
-// twice. A notification that waited too long is not sent: its device is read again first. The next
-// claim also ends a notification that was cancelled, or whose message was redacted, in the meantime.
+// send calls the Sender and waits for the answer. The Sender calls sendable right before it writes a
+// request, so that no send starts whose result could not be recorded before the lease ends. If Redis is
+// away or the process gets no processor time, notifications wait instead of being sent twice. A
+// notification that waited too long is not sent: its device is read again first. The next claim also
+// ends a notification that was cancelled, or whose message was redacted, in the meantime.
 func (d *Delivery) send(w *work) transport.Answer {
 	ctx := w.Context()
 	n := w.m.notification(w.id, func() bool { return d.sendable(w) })

@@ -12,8 +12,8 @@ import (
 type Settings struct {
 	// Logger receives configurations and failing connections; default none.
 	Logger *slog.Logger
-	// Timeout limits one notification, including the wait for a connection and, if the service needs one, for
-	// an access token; default 20 s.
+	// Timeout limits one notification, including the wait for a connection and, if the service needs
+	// one, for an access token; default 20 s.
 	Timeout time.Duration
 	// DialTimeout limits connecting and the TLS handshake; default 10 s.
 	DialTimeout time.Duration
