@@ -363,21 +363,36 @@ func (p *slowPeer) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
+// mustBeginSlowly makes a connection to a peer that has begun to take the first call, and takes no more of
+// it. If the machine is so slow that not even the first write begins within the time, it tries again.
+func mustBeginSlowly(t *testing.T, within time.Duration) (c *Conn, slow *slowPeer, first results) {
+	t.Helper()
+	for range 100 {
+		ours, _ := mustPipe(t)
+		slow = &slowPeer{Conn: ours, allow: make(chan struct{}), began: make(chan struct{}, 1)}
+		o := testOptions()
+		o.SendWithin = within
+		raw := &punctual{Conn: slow, opened: time.Now()}
+		c, first = newConn(New("", nil, o), raw, raw), make(results, 1)
+		c.NewCall([]byte("first"), nil, first).Start("/", nil)
+		c.start() // the preface is sent afterwards, which this peer accepts
+		select {
+		case <-slow.began:
+			return c, slow, first
+		case <-first:
+		}
+	}
+	t.Fatal("no write began in time")
+	return nil, nil, nil
+}
+
 // Failure table: no send starts after the end of the lease, not even of data that was buffered when
 // the process was stopped. Data that was never sent is known to be unprocessed.
 func TestHeldUpFramesAreNeverSent(t *testing.T) {
 	t.Parallel()
 	const within = 20 * time.Millisecond
-	ours, _ := mustPipe(t)
-	slow := &slowPeer{Conn: ours, allow: make(chan struct{}), began: make(chan struct{}, 1)}
-	o := testOptions()
-	o.SendWithin = within
-	raw := &punctual{Conn: slow, opened: time.Now()}
-	c := newConn(New("", nil, o), raw, raw)
-	first, second := make(results, 1), make(results, 1)
-	c.NewCall([]byte("first"), nil, first).Start("/", nil)
-	c.start() // the preface is sent afterwards, which this peer accepts
-	<-slow.began
+	c, slow, first := mustBeginSlowly(t, within)
+	second := make(results, 1)
 	c.NewCall([]byte("second"), nil, second).Start("/", nil)
 	storetest.Eventually(t, 30*time.Second, "the second write to be late", func() bool {
 		c.mu.Lock()
