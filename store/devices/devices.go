@@ -10,8 +10,9 @@ import (
 	"fanfare/store/record"
 )
 
-// maxMoves is how often a write reads the owner of a token again because the token has moved.
-const maxMoves = 5
+// maxMoves is how often a write reads the owner of a token again because the token has moved. Each time
+// another writer of the token was faster, so that as many writers at once all succeed.
+const maxMoves = 30
 
 // PutDevice registers a token for a user. It takes the token from another user and revives a
 // dropped device. created says that the device is new for this user.
