@@ -16,7 +16,6 @@ import (
 	"fanfare/delivery"
 	"fanfare/delivery/apns/apnstest"
 	"fanfare/delivery/targeting"
-	"fanfare/store/devices"
 	"fanfare/store/events"
 	"fanfare/store/events/render"
 	"fanfare/store/queue"
@@ -269,25 +268,34 @@ func TestP9_PartsThatComeLateAreThoseThatWereSent(t *testing.T) {
 // the user is counted with it alone. Only a user whose device is gone counts as no_device as well.
 func TestP9_WhoWasStoredIsNotSuppressed(t *testing.T) {
 	t.Parallel()
+	const live = "live:"
 	want, none := counts{1, 1, 1, 0, 0}, api.SuppressedCounts{}
 	for name, c := range map[string]struct {
-		change     func(context.Context, *devices.Store) error
+		change     func(context.Context, *pipeline) error
 		want       counts
 		suppressed api.SuppressedCounts
 	}{
-		"OptedOut": {func(ctx context.Context, d *devices.Store) error { return d.PutOptOut(ctx, "bob", "hello") }, want, none},
-		"Muted": {func(ctx context.Context, d *devices.Store) error {
-			return d.PutMute(ctx, "bob", "song", &api.MuteRequest{})
+		"OptedOut": {func(ctx context.Context, p *pipeline) error { return p.first.devices.PutOptOut(ctx, "bob", "hello") }, want, none},
+		"Muted": {func(ctx context.Context, p *pipeline) error {
+			return p.first.devices.PutMute(ctx, "bob", "song", &api.MuteRequest{})
 		}, want, none},
-		"NoDevice": {func(ctx context.Context, d *devices.Store) error { return d.DeleteDevice(ctx, "bob", token(1)) },
+		"Live": {func(ctx context.Context, p *pipeline) error {
+			return p.db.Client().Set(ctx, live+"bob", 1, 0).Err()
+		}, want, none},
+		"NoDevice": {func(ctx context.Context, p *pipeline) error {
+			return p.first.devices.DeleteDevice(ctx, "bob", token(1))
+		},
 			counts{1, 1, 0, 1, 0}, api.SuppressedCounts{NoDevice: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := setup(t, options{idle: true})
+			p := setup(t, options{idle: true, target: func(o *targeting.Options) {
+				o.LiveKey = func(user string) string { return live + user }
+				o.Pagers[events.KindChat] = func(context.Context, string, string, int) ([]string, error) { return []string{"bob"}, nil }
+			}})
 			p.mustDevice("bob", 1)
-			r := hello("bob")
-			r.Object = "song"
+			r := hello()
+			r.Object, r.Audience = "song", api.Audience{Chat: "team"}
 			id := p.mustPost(r)
 			release := p.mustHold()
 			job := &events.Job{Type: "hello", Object: "song", AcceptedAt: time.Now().UnixMilli(), Push: render.Push{
@@ -296,7 +304,7 @@ func TestP9_WhoWasStoredIsNotSuppressed(t *testing.T) {
 			_, err := p.first.queueOfNotes.Enqueue(t.Context(),
 				delivery.Jobs(p.first.queueOfNotes, id, job, []delivery.Recipient{{User: "bob", Device: p.device("bob", 1)}})...)
 			storetest.Must(t, err)
-			storetest.Must(t, c.change(t.Context(), p.first.devices))
+			storetest.Must(t, c.change(t.Context(), p))
 			release()
 			p.first.start()
 			got := p.mustEndTrue(id, c.want)
