@@ -354,7 +354,7 @@ func Jobs(q *queue.Queue, event string, j *events.Job, to []Recipient) []queue.J
 	}
 	enc, jobs, actor := newEncoder(event, j), make([]queue.Job, len(to)), actorMark(j.Actor)
 	for i, r := range to {
-		jobs[i] = events.JobFor(q, event, r.Device)
+		jobs[i] = events.JobFor(q, event, r.Device.Token, r.Device.PlatformOf())
 		jobs[i].Type, jobs[i].Guard, jobs[i].Payload = actor, devices.GuardName(r.Device.Token), enc.message(r.User, r.Device)
 	}
 	return jobs

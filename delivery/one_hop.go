@@ -221,10 +221,9 @@ func (d *Delivery) store(ctx context.Context, w *work, r queue.Result) {
 		w.event.undo(queue.Result{Outcome: queue.Release}) // another process has the event by now
 		return
 	}
-	job := queue.Job{
-		ID: events.NotificationJob(w.m.Event, w.m.Token), Shard: d.o.Queue.Route(w.m.Token), Group: events.GroupOf(w.m.Event, w.m.platform()), Type: actorMark(w.event.Job.Actor),
-		Guard: devices.GuardName(w.m.Token), Delay: w.event.Claim.Wait(r), Counts: r.Counts, Note: w.waiting(r),
-	}
+	job := events.JobFor(d.o.Queue, w.m.Event, w.m.Token, w.m.platform())
+	job.Type, job.Guard = actorMark(w.event.Job.Actor), devices.GuardName(w.m.Token)
+	job.Delay, job.Counts, job.Note = w.event.Claim.Wait(r), r.Counts, w.waiting(r)
 	switch r.Outcome {
 	case queue.Dead:
 		w.m.Refused, w.m.RefusedSaid = r.Reason, r.Err

@@ -166,8 +166,9 @@ func (t *Targeting) recallStored(ctx context.Context, pages []*page) {
 			if !target.OptedOut && !target.Muted && !target.Marked {
 				continue
 			}
-			for d := range target.Devices {
-				jobs = append(jobs, events.JobFor(t.o.Notifications, p.event(), &target.Devices[d]))
+			for at := range target.Devices {
+				d := &target.Devices[at]
+				jobs = append(jobs, events.JobFor(t.o.Notifications, p.event(), d.Token, d.PlatformOf()))
 				note = append(note, func(stored bool, err error) {
 					p.reached[user], target.Err = p.reached[user] || stored, err
 				})

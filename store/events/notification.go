@@ -25,8 +25,8 @@ func NotificationJob(event, token string) string {
 }
 
 // JobFor names the job of an event's notification to a device in the queue q: its ID, Shard and Group.
-func JobFor(q *queue.Queue, event string, d *api.Device) queue.Job {
-	return queue.Job{ID: NotificationJob(event, d.Token), Shard: q.Route(d.Token), Group: GroupOf(event, d.PlatformOf())}
+func JobFor(q *queue.Queue, event, token string, p api.Platform) queue.Job {
+	return queue.Job{ID: NotificationJob(event, token), Shard: q.Route(token), Group: GroupOf(event, p)}
 }
 
 func notificationUUID(event, token string) uuid.UUID {

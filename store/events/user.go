@@ -32,7 +32,7 @@ func (s *Store) UserEvent(ctx context.Context, id string, u *UserNow) (*api.User
 	for i := range devices {
 		d := &devices[i]
 		ids[i] = NotificationID(id, d.Token)
-		jobs[i] = JobFor(s.o.Notifications, id, d)
+		jobs[i] = JobFor(s.o.Notifications, id, d.Token, d.PlatformOf())
 	}
 	found, err := s.o.Notifications.Find(ctx, jobs...)
 	if err != nil {
