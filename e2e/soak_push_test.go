@@ -270,8 +270,8 @@ func (p *pushTraffic) missing(there map[string][]sending) (missing []string) {
 	return missing
 }
 
-// checkForbidden finds notifications that must not have been sent: to users who had opted out, before their
-// event was due, and of calls that were answered as having no effect.
+// checkForbidden finds notifications that must not have been sent: after an opt-out, before their event was
+// due, and of calls that were answered as having no effect.
 func (p *pushTraffic) checkForbidden(there map[string][]sending) {
 	outcomes := map[outcome]int{}
 	for _, it := range p.postings {

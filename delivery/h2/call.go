@@ -79,9 +79,9 @@ type Call struct {
 // it must not block.
 type Owner interface{ Answered(r *Result) }
 
-// NewCall makes a call whose body is data, which must not change any more. If check is set, it
-// is asked right before the last of the body is buffered for sending; false withholds the
-// request. It must be quick and must not call the connection.
+// NewCall makes a call whose body is data, which must not change any more. If check is set, it is
+// asked when the call starts, and again before the last of the body is buffered if the call had to
+// wait; false withholds the request. It must be quick and must not call the connection.
 func (c *Conn) NewCall(data []byte, check func() bool, owner Owner) *Call {
 	return &Call{conn: c, body: data, check: check, owner: owner}
 }

@@ -70,9 +70,9 @@ type Notification struct {
 	// Payload is not changed by the sender. The caller must not change it either, not even after
 	// the answer.
 	Payload []byte
-	// MaySend, if set, is called on every try right before the end of the body is written; the service
-	// never has the whole request before that. It must be quick. If it returns false, the answer is
-	// NotSent with ErrMayNotSend.
+	// MaySend, if set, is called on every try when the request starts, and again before the end of its
+	// body is written if that had to wait; the service never has the whole request before that. It must
+	// be quick. If it returns false, the answer is NotSent with ErrMayNotSend.
 	MaySend func() bool
 }
 
