@@ -19,7 +19,6 @@
 -- @include lua/part_group.lua
 -- @include lua/part_report.lua
 -- @include lua/part_reported.lua
--- @include lua/part_claim.lua
 -- @include lua/part_call.lua
 -- @include lua/part_enqueue.lua
 local call = begin_call()

@@ -22,7 +22,6 @@
 -- @include lua/part_report.lua
 -- @include lua/part_end.lua
 -- @include lua/part_session.lua
--- @include lua/part_claim.lua
 -- @include lua/part_call.lua
 -- @include lua/part_moves.lua
 local call = begin_call()
