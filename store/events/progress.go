@@ -182,18 +182,18 @@ func (j *Job) End(all Counts, sent Sent, ended bool, reportTTL time.Duration) qu
 const beforeOthers = 11
 
 // numbers lists the numbers of a report in the order of its text. Processes that know APNs alone read the
-// first beforeOthers of them.
-func (p *progress) numbers() []*int64 {
+// first beforeOthers of them. It is an array because a slice would be allocated for each report.
+func (p *progress) numbers() (all [beforeOthers + 5*len(OtherPlatforms) + 2]*int64) {
 	c, s := &p.counts, &p.sent
-	all := append(make([]*int64, 0, beforeOthers+5*len(s.Others)+2),
-		&c.Recipients, &c.IsActor, &c.OptedOut, &c.Muted, &c.NoDevice, &c.Live, &s.Delivered, &s.Failed, &s.Expired, &s.Made, &p.parts)
-	for i := range s.Others {
-		e := &s.Others[i]
-		all = append(all, &e.Made, &e.Delivered, &e.Failed, &e.Expired)
+	all = [len(all)]*int64{
+		&c.Recipients, &c.IsActor, &c.OptedOut, &c.Muted, &c.NoDevice, &c.Live, &s.Delivered, &s.Failed, &s.Expired, &s.Made, &p.parts,
 	}
-	all = append(all, &p.sendAt, &s.Cancelled)
+	cancelled := beforeOthers + 4*len(s.Others) + 1
+	all[cancelled-1], all[cancelled] = &p.sendAt, &s.Cancelled
 	for i := range s.Others {
-		all = append(all, &s.Others[i].Cancelled)
+		e, at := &s.Others[i], beforeOthers+4*i
+		all[at], all[at+1], all[at+2], all[at+3] = &e.Made, &e.Delivered, &e.Failed, &e.Expired
+		all[cancelled+1+i] = &e.Cancelled
 	}
 	return all
 }
