@@ -84,5 +84,5 @@ func (r *Reader) Fill(ctx context.Context) { r.s.fillUsers(ctx, r.read, r.found)
 // Cached tells what an entry holds of one type, and whether there is an entry.
 func (s *Store) Cached(ctx context.Context, user, typ string) (t Target, hit bool) {
 	l := s.readCache(ctx, []Query{{User: user, Type: typ}})
-	return l.targets[0], l.hit[0]
+	return l.targets[0], l.found[0].hit
 }

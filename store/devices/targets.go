@@ -49,7 +49,7 @@ func (s *Store) Targets(ctx context.Context, queries []Query) ([]Target, error) 
 	read := s.readCache(ctx, queries)
 	var missed []string
 	for i, q := range queries {
-		if !read.hit[i] {
+		if !read.found[i].hit {
 			missed = append(missed, q.User)
 		}
 	}
@@ -60,9 +60,9 @@ func (s *Store) Targets(ctx context.Context, queries []Query) ([]Target, error) 
 	missed = slices.Compact(missed)
 	found, err := s.rec.Snapshots(ctx, missed)
 	for i, q := range queries {
-		if !read.hit[i] {
+		if !read.found[i].hit {
 			read.targets[i] = targetOf(q, found[q.User], err)
-			read.targets[i].Marked = read.marked(i)
+			read.targets[i].Marked = read.found[i].marked()
 		}
 	}
 	if err == nil {
@@ -79,7 +79,7 @@ var errNotCached = errors.New("the user's settings are not cached")
 func (s *Store) CachedTargets(ctx context.Context, queries []Query) ([]Target, error) {
 	read, err := s.readCache(ctx, queries), error(nil)
 	for i := range queries {
-		if !read.hit[i] {
+		if !read.found[i].hit {
 			err = errNotCached
 			read.targets[i] = Target{User: queries[i].User, Err: err}
 		}
@@ -90,56 +90,62 @@ func (s *Store) CachedTargets(ctx context.Context, queries []Query) ([]Target, e
 // cacheRead is the result of reading the cache.
 type cacheRead struct {
 	targets []Target
-	hit     []bool
-	marks   []*redis.IntCmd // nil for a query without a mark
+	found   []cached
 	// missed are the users to cache: Redis answered that they are not cached. Each has the time of
 	// that Redis before the read, in ms.
 	missed map[string]int64
 	start  time.Time // the same on this process's clock
 }
 
+// cached is what the cache answered to one query.
+type cached struct {
+	get  *redis.SliceCmd
+	mark *redis.IntCmd // nil for a query without a mark
+	hit  bool
+}
+
 func (s *Store) readCache(ctx context.Context, queries []Query) *cacheRead {
-	l := &cacheRead{
-		targets: make([]Target, len(queries)), hit: make([]bool, len(queries)), marks: make([]*redis.IntCmd, len(queries)),
-		missed: map[string]int64{}, start: time.Now(),
-	}
-	keys, gets := make([]string, len(queries)), make([]*redis.SliceCmd, len(queries))
+	l := &cacheRead{targets: make([]Target, len(queries)), found: make([]cached, len(queries)), start: time.Now()}
+	keys := make([]string, len(queries))
 	for i, q := range queries {
 		keys[i] = settingsKey(q.User)
 	}
 	cmds, clocks := s.db.Clocks(ctx, keys) // read first, because the age of a read counts from before its first command
 	for i, q := range queries {
-		gets[i] = redis.NewSliceCmd(ctx, "hmget", keys[i], fieldDevices, fieldOptOut+q.Type, fieldMute+q.Object)
-		cmds = append(cmds, gets[i])
+		f := &l.found[i]
+		f.get = redis.NewSliceCmd(ctx, "hmget", keys[i], fieldDevices, fieldOptOut+q.Type, fieldMute+q.Object)
+		cmds = append(cmds, f.get)
 		if q.Mark != "" {
-			l.marks[i] = redis.NewIntCmd(ctx, "exists", q.Mark)
-			cmds = append(cmds, l.marks[i])
+			f.mark = redis.NewIntCmd(ctx, "exists", q.Mark)
+			cmds = append(cmds, f.mark)
 		}
 	}
 	if err := s.db.Pipeline(ctx, redisdb.Read, cmds...); err != nil {
 		s.o.Logger.Debug("the cache was not read for all users; SQL is asked for the others", "error", err)
 	}
 	for i, q := range queries {
-		if gets[i].Err() != nil {
+		f := &l.found[i]
+		if f.get.Err() != nil {
 			continue
 		}
 		now, known := l.start, clocks[i] != nil && clocks[i].Err() == nil
 		if known {
 			now = clocks[i].Val()
 		}
-		l.targets[i], l.hit[i] = decodeHit(q, gets[i].Val(), now.UnixMilli())
-		l.targets[i].Marked = l.marked(i)
-		if known && !l.hit[i] && !q.NoFill {
+		l.targets[i], f.hit = decodeHit(q, f.get.Val(), now.UnixMilli())
+		l.targets[i].Marked = f.marked()
+		if known && !f.hit && !q.NoFill {
+			if l.missed == nil {
+				l.missed = map[string]int64{}
+			}
 			l.missed[q.User] = now.UnixMilli()
 		}
 	}
 	return l
 }
 
-// marked tells whether a query's mark exists.
-func (l *cacheRead) marked(i int) bool {
-	return l.marks[i] != nil && l.marks[i].Err() == nil && l.marks[i].Val() > 0
-}
+// marked tells whether the query's mark exists.
+func (f *cached) marked() bool { return f.mark != nil && f.mark.Err() == nil && f.mark.Val() > 0 }
 
 // decodeHit reads an entry's devices, opt-out and mute. It returns false if there is no entry, or
 // none that this version understands.
