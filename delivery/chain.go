@@ -80,7 +80,7 @@ func (d *Delivery) following(ctx context.Context, w *work, began time.Time) *wor
 }
 
 // leave returns a notification's room to its app's window.
-func (d *Delivery) leave(w *work) { d.windows.leave(w.app, w.hanging, w.took) }
+func (d *Delivery) leave(w *work) { d.windows.leave(w.charged, w.hanging, w.took) }
 
 // postponeSlow postpones a notification whose device is slow.
 func (d *Delivery) postponeSlow(ctx context.Context, w *work) {

@@ -135,7 +135,8 @@ type work struct {
 	m        *message
 	enqueued time.Time       // when Redis got the notification, or its event
 	probe    bool            // it may be sent although its app is paused
-	app      string          // app charged for this send; a new registration may change the message's app
+	app      string          // the app that the message goes through
+	charged  string          // the app that this send has room of; a new registration may change the message's app
 	owner    time.Time       // when the owner of a retried dead letter's device was read
 	hanging  bool            // the service was asked and did not answer
 	answered bool            // the service was asked, or would have been
@@ -168,20 +169,23 @@ func (d *Delivery) take(ctx context.Context, batch []*queue.Claimed) {
 			c.Finish(queue.Result{Outcome: queue.Dead, Reason: "bad_payload", Err: err.Error()})
 			continue
 		}
-		d.admit(ctx, &work{lease: c, claimed: c, enqueued: c.EnqueuedAt, id: events.NotificationID(m.Event, m.Token), m: m, app: d.app(m), group: &d.wg})
+		app := d.app(m)
+		d.admit(ctx, &work{
+			lease: c, claimed: c, enqueued: c.EnqueuedAt, id: events.NotificationID(m.Event, m.Token), m: m, app: app, charged: app, group: &d.wg,
+		})
 	}
 }
 
 // admit begins a claimed notification as soon as its app's window has room.
 func (d *Delivery) admit(ctx context.Context, w *work) {
-	if d.windows.take(false, share{w.app, 1}) {
+	if d.windows.take(false, share{w.charged, 1}) {
 		d.begin(ctx, w)
 		return
 	}
 	w.group.Add(1)
 	begin := func() { d.begin(ctx, w); d.wg.Done() }
 	refuse := func() { d.postpone(ctx, w, WindowFull); d.wg.Done() }
-	switch taken, refused := d.windows.takeOrWait(&waiter{shares: []share{{w.app, 1}}, enter: begin, refuse: refuse}); {
+	switch taken, refused := d.windows.takeOrWait(&waiter{shares: []share{{w.charged, 1}}, enter: begin, refuse: refuse}); {
 	case taken:
 		begin()
 	case refused:

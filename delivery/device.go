@@ -24,12 +24,11 @@ const (
 // queue, so that a slow or absent SQL does not hold up sends. If the write fails, the answer to the
 // next send leads to the same write again.
 func (d *Delivery) updateDevice(ctx context.Context, w *work, a transport.Answer) {
-	app := d.app(w.m)
 	if judgesToken(a.Outcome) {
-		d.watchStorm(ctx, app, w.m.User, a.Outcome)
+		d.watchStorm(ctx, w.app, w.m.User, a.Outcome)
 	}
 	drop := a.Outcome == transport.DropDevice && a.Drops(w.m.registeredAt())
-	suspect := a.Outcome == transport.SuspectDevice && !d.storm.isOpen(d.names.of(app)) && d.pauses.last(app).Reason != stormReason
+	suspect := a.Outcome == transport.SuspectDevice && !d.storm.isOpen(d.names.of(w.app)) && d.pauses.last(w.app).Reason != stormReason
 	if drop || suspect { // a write that waits for SQL must not hold room in the app's window
 		w.group.Go(func() { d.markDevice(ctx, w, a, drop || w.m.Suspect) })
 	}

@@ -34,19 +34,21 @@ func TestAppsOfClientsAreBounded(t *testing.T) {
 	})
 	for n := range topics {
 		w := &work{m: &message{Topic: fmt.Sprint("com.example.", n), Environment: api.EnvProduction, Token: fmt.Sprint(n)}}
+		w.app = d.app(w.m)
 		d.updateDevice(t.Context(), w, transport.Answer{Outcome: transport.NoApp})
-		d.alarm("no_app", "app", d.app(w.m))
+		d.alarm("no_app", "app", w.app)
 	}
 	if n := len(d.names.named); n != 1 {
 		t.Errorf("%d topics without an app took a name", n-1)
 	}
 	for n := range topics {
 		w := &work{m: &message{Topic: fmt.Sprint("com.example.", n), Environment: api.EnvProduction, Token: fmt.Sprint(n)}}
+		w.app = d.app(w.m)
 		d.updateDevice(t.Context(), w, transport.Answer{Outcome: transport.Delivered})
-		d.appChanged(d.app(w.m), apps.Running, apps.Paused)
+		d.appChanged(w.app, apps.Running, apps.Paused)
 		if n%2 == 0 {
-			d.appChanged(d.app(w.m), apps.Paused, apps.Resuming)
-			d.appChanged(d.app(w.m), apps.Resuming, apps.Running)
+			d.appChanged(w.app, apps.Paused, apps.Resuming)
+			d.appChanged(w.app, apps.Resuming, apps.Running)
 		}
 	}
 	d.appChanged(own, apps.Running, apps.Paused)

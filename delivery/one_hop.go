@@ -102,9 +102,10 @@ func (d *Delivery) works(e *OneHop, to []Recipient) []work {
 			RegisteredAt: r.Device.RegisteredAt.UnixMilli(), Event: id, AcceptedAt: e.Job.AcceptedAt, Push: *e.Job.PushFor(r.Device),
 			Target: r.Device.Target, Suspect: r.Device.State == api.DeviceSuspect,
 		}
+		app := d.app(&messages[i])
 		works[i] = work{
 			lease: e.Claim, event: e, id: events.NotificationID(id, r.Device.Token), m: &messages[i], enqueued: e.Claim.EnqueuedAt,
-			app: d.app(&messages[i]), group: e.Group,
+			app: app, charged: app, group: e.Group,
 		}
 		e.sent.Make(messages[i].platform(), 1)
 	}

@@ -37,13 +37,12 @@ func (d *Delivery) ProbeNow() {
 // maySend tells whether a notification may be sent to its app now. A paused app gets one per
 // interval in the whole cluster.
 func (d *Delivery) maySend(ctx context.Context, w *work) bool {
-	app := d.app(w.m)
-	if d.pauses.app(ctx, app).State != apps.Paused {
+	if d.pauses.app(ctx, w.app).State != apps.Paused {
 		return true
 	}
-	ok, err := d.o.Apps.TakeProbe(ctx, app, d.o.ProbeEvery)
+	ok, err := d.o.Apps.TakeProbe(ctx, w.app, d.o.ProbeEvery)
 	if err != nil {
-		d.o.Logger.Debug("no probe", "app", app, "error", err)
+		d.o.Logger.Debug("no probe", "app", w.app, "error", err)
 	}
 	w.probe = ok
 	return ok
@@ -53,10 +52,10 @@ func (d *Delivery) maySend(ctx context.Context, w *work) bool {
 // take all the memory that they may, the newest end here.
 func (d *Delivery) parking(w *work) queue.Result {
 	if d.o.Queue.MayPark(w.m.Token, w.enqueued, w.Clock()) {
-		return queue.Result{Outcome: queue.Park, Parked: d.app(w.m)}
+		return queue.Result{Outcome: queue.Park, Parked: w.app}
 	}
 	if !d.parkedFull.Swap(true) {
-		d.alarm(alarmParkedFull, "app", d.app(w.m))
+		d.alarm(alarmParkedFull, "app", w.app)
 	}
 	return failed("app_paused")
 }
@@ -81,20 +80,19 @@ func (d *Delivery) pause(ctx context.Context, app, reason string, quiet bool) {
 // resume lets a paused app run again when an answer shows that the service accepts its
 // configuration.
 func (d *Delivery) resume(ctx context.Context, w *work, a transport.Answer) {
-	app := d.app(w.m)
-	if !w.probe || !accepts(a, d.pauses.last(app).Reason) {
+	if !w.probe || !accepts(a, d.pauses.last(w.app).Reason) {
 		return
 	}
-	was, err := d.pauses.change(app, apps.App{State: apps.Resuming, Since: time.Now()}, func() (bool, error) {
-		return d.o.Apps.ResumeApp(ctx, app)
+	was, err := d.pauses.change(w.app, apps.App{State: apps.Resuming, Since: time.Now()}, func() (bool, error) {
+		return d.o.Apps.ResumeApp(ctx, w.app)
 	})
 	if err != nil {
-		d.o.Logger.Warn("resume app", "app", app, "error", err)
+		d.o.Logger.Warn("resume app", "app", w.app, "error", err)
 	}
 	if was {
-		d.o.Logger.Info("app resumes", "app", app)
+		d.o.Logger.Info("app resumes", "app", w.app)
 	}
-	d.wake(app)
+	d.wake(w.app)
 }
 
 // accepts tells whether an answer proves that the app is configured correctly. A bad token

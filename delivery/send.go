@@ -28,7 +28,6 @@ const (
 
 // handle brings one notification to a result.
 func (d *Delivery) handle(ctx context.Context, w *work) {
-	app := d.app(w.m)
 	if w.m.Refused != "" {
 		d.bury(ctx, w)
 		return
@@ -36,8 +35,8 @@ func (d *Delivery) handle(ctx context.Context, w *work) {
 	d.mayBeStopped(ctx, w) // for ended, which does not wait
 	if r, ended := d.ended(ctx, w); ended {
 		d.finish(ctx, w, r)
-		if r.Outcome == queue.Done && d.pauses.last(app).State == apps.Paused {
-			d.wake(app) // this was the probe; let another notification be the probe
+		if r.Outcome == queue.Done && d.pauses.last(w.app).State == apps.Paused {
+			d.wake(w.app) // this was the probe; let another notification be the probe
 		}
 		return
 	}
@@ -139,7 +138,7 @@ func (d *Delivery) ended(ctx context.Context, w *work) (queue.Result, bool) {
 	case w.stale() || unsure:
 		return queue.Result{Outcome: queue.Defer, Delay: w.recheckDelay()}, true
 	case known:
-		w.update(g)
+		d.update(w, g)
 	}
 	return queue.Result{}, false
 }
@@ -186,9 +185,10 @@ func (w *work) recheckDelay() time.Duration {
 
 // update applies the device's current registration to the message: a browser is sent to with its newest
 // keys.
-func (w *work) update(g devices.Guard) {
+func (d *Delivery) update(w *work, g devices.Guard) {
 	w.m.Topic, w.m.Environment, w.m.RegisteredAt, w.m.Target = g.Topic, g.Environment, g.RegisteredAt.UnixMilli(), g.Target
 	w.m.Suspect = g.State == api.DeviceSuspect
+	w.app = d.app(w.m)
 }
 
 func failed(reason string) queue.Result {
@@ -244,7 +244,7 @@ func (d *Delivery) handleAnswer(ctx context.Context, w *work, a transport.Answer
 		r.Err = a.Err.Error()
 	}
 	if a.Outcome == transport.PauseApp {
-		d.pause(ctx, d.app(w.m), pauseReason(a), a.Quiet)
+		d.pause(ctx, w.app, pauseReason(a), a.Quiet)
 	}
 	d.finish(ctx, w, r)
 	d.updateDevice(ctx, w, a)
@@ -261,12 +261,12 @@ var resultOf = map[transport.Outcome]func(d *Delivery, w *work, a transport.Answ
 	transport.SuspectDevice: func(_ *Delivery, _ *work, a transport.Answer) queue.Result { return failed(a.Reason) },
 	transport.DropDevice:    func(_ *Delivery, _ *work, a transport.Answer) queue.Result { return failed(a.Reason) },
 	transport.OurBug: func(d *Delivery, w *work, a transport.Answer) queue.Result {
-		d.alarm(alarmOurBug, "app", d.app(w.m), "reason", reasonOf(a))
+		d.alarm(alarmOurBug, "app", w.app, "reason", reasonOf(a))
 		return queue.Result{Outcome: queue.Dead, Label: events.LabelFailed, Reason: reasonOf(a), Err: saidOf(a)}
 	},
 	transport.PauseApp: func(d *Delivery, w *work, _ transport.Answer) queue.Result { return d.parking(w) },
 	transport.NoApp: func(d *Delivery, w *work, _ transport.Answer) queue.Result {
-		d.alarm(alarmNoApp, "app", d.app(w.m))
+		d.alarm(alarmNoApp, "app", w.app)
 		return failed("no_app")
 	},
 	transport.Again: func(_ *Delivery, _ *work, a transport.Answer) queue.Result {
@@ -326,7 +326,7 @@ func (d *Delivery) finish(ctx context.Context, w *work, r queue.Result) {
 		r.Counts = plus(r.Counts, label, 1)
 	}
 	if r.Outcome == queue.Dead {
-		w.claimed.Class = queue.ClassOf(w.m.Push.EventType(), d.app(w.m))
+		w.claimed.Class = queue.ClassOf(w.m.Push.EventType(), w.app)
 	}
 	switch r.Outcome {
 	case queue.Done, queue.Dead:

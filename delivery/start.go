@@ -28,7 +28,7 @@ func (d *Delivery) fit(ctx context.Context, w *work) bool {
 	if w.m.Refused != "" || w.retried() || !w.Fresh() {
 		return false
 	}
-	if running, fresh := d.pauses.running(d.app(w.m)); !running || !fresh {
+	if running, fresh := d.pauses.running(w.app); !running || !fresh {
 		return false
 	}
 	if _, ended := d.ended(ctx, w); ended {
@@ -49,8 +49,8 @@ func (d *Delivery) started(ctx context.Context, w *work, a transport.Answer, beg
 	}
 	w.took = a.Took
 	d.finish(ctx, w, resultOf[a.Outcome](d, w, a))
-	if d.storm.observe(d.names.of(d.app(w.m)), w.m.User, a.Outcome) {
-		w.group.Go(func() { d.stormed(ctx, d.app(w.m)) })
+	if d.storm.observe(d.names.of(w.app), w.m.User, a.Outcome) {
+		w.group.Go(func() { d.stormed(ctx, w.app) })
 	}
 	d.leave(w)
 	if next := d.next(w.m.Token); next != nil {

@@ -376,9 +376,9 @@ func kind(part bool) int {
 // sharesOf counts notifications by app.
 func sharesOf(works []work) (shares []share) {
 	for i := range works {
-		at := slices.IndexFunc(shares, func(s share) bool { return s.app == works[i].app })
+		at := slices.IndexFunc(shares, func(s share) bool { return s.app == works[i].charged })
 		if at < 0 {
-			at, shares = len(shares), append(shares, share{app: works[i].app})
+			at, shares = len(shares), append(shares, share{app: works[i].charged})
 		}
 		shares[at].n++
 	}
