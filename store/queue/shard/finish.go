@@ -34,6 +34,16 @@ type ended struct {
 	parts int64 // marked parts that are stored with this result at the latest
 }
 
+// marked is what was marked of one job since the last call.
+type marked struct {
+	c      *Claimed
+	fields []any // name, value, and so on
+	report string
+}
+
+// parts is how many parts were marked.
+func (m *marked) parts() int64 { return int64(len(m.fields) / 2) }
+
 // results are the results and marks of a shard that wait for a call. The worker's lock
 // guards them; the handlers of jobs read the two counters without it.
 type results struct {
@@ -56,6 +66,20 @@ func (r *results) add(e ended, now int64) {
 	r.since.CompareAndSwap(0, max(now, 1))
 }
 
+// mark lets a mark wait.
+func (r *results) mark(c *Claimed, name, value, report string) {
+	m := r.marks[c]
+	if m == nil {
+		m = &marked{c: c}
+		r.marks[c] = m
+	}
+	m.fields = append(m.fields, name, value)
+	if report != "" {
+		m.report = report
+	}
+	r.unrecorded.Add(1)
+}
+
 // take moves waiting results and marks into a call, up to its limit.
 func (r *results) take(c *call) {
 	n := min(len(r.waiting), finishJobs)
@@ -64,6 +88,30 @@ func (r *results) take(c *call) {
 		r.waiting = nil
 	}
 	c.marks, c.unmark = r.takeMarks(c.results)
+}
+
+// takeMarks takes the marks that a call with these results is to write: a job that is
+// done needs none. gone are jobs whose marks are deleted.
+func (r *results) takeMarks(ending []ended) (all []*marked, gone []string) {
+	for i := range ending {
+		e := &ending[i]
+		if e.r.Outcome != Done && e.r.Outcome != Dead {
+			continue
+		}
+		if m := r.marks[e.c]; m != nil { // the result makes its marks needless
+			e.parts += m.parts()
+			delete(r.marks, e.c)
+		}
+		if e.c.marked {
+			gone = append(gone, e.c.ID)
+		}
+	}
+	for c, m := range r.marks {
+		c.marked = true
+		all = append(all, m)
+		delete(r.marks, c)
+	}
+	return all, gone
 }
 
 // recorded notes that Redis has the results and marks of a call that was made then, by the
