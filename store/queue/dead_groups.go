@@ -149,3 +149,9 @@ func foundDead(cmd redis.Cmder) (last string, letters []any, err error) {
 	answer, err := cmd.(*redis.Cmd).Slice()
 	return redisdb.TextAt(answer, 1), redisdb.ListAt(answer, 2), err
 }
+
+// ClassOf makes the class of a job of an event of a type and, if it is a notification, its app.
+func ClassOf(eventType, app string) string { return eventType + classSep + app }
+
+// classSep separates the two, and a reason from both in the groups of dead letters.
+const classSep = "\x1f"

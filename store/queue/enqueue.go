@@ -178,3 +178,13 @@ func (q *Queue) check(j *Job) error {
 	}
 	return nil
 }
+
+// CountNew counts those that were not there before.
+func CountNew(made []Enqueued) (n int) {
+	for _, m := range made {
+		if m.New {
+			n++
+		}
+	}
+	return n
+}

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"log/slog"
 	"math"
@@ -30,6 +31,59 @@ const (
 	maxDead       = 100_000            // dead letters of a shard
 	deadRetention = 7 * 24 * time.Hour // of a dead letter
 )
+
+// The limits of a queue and its jobs. Sizes are bytes.
+const (
+	MaxPayload = 64 << 10 // Payload of one job
+	MaxName    = 256      // ID, Type, Key, Unique, Group, Guard
+	MaxShards  = 256      // shards of a queue
+)
+
+// Options configure a Queue. Every field but Name may stay zero.
+type Options struct {
+	// Name of the queue, part of every key: events, notifications, jobs. Without its last
+	// s it is what a dead letter of the queue is called.
+	Name string
+	// Shards of the queue, fixed at its first start; default 8, at most 256.
+	Shards int
+	// Serve lists the shards that Run works on; nil: all.
+	Serve []int
+	// Lease is how long the jobs of a process stay with it when it shows no sign of
+	// life; default 30 s. It is renewed at a quarter of that.
+	Lease time.Duration
+	// Retention is how long the tombstone of an ended job stays (default 1 h),
+	// GroupRetention how long a group's record does after its last change (default
+	// 24 h), and ReportRetention a job's report (default GroupRetention).
+	Retention, GroupRetention, ReportRetention time.Duration
+	// MaxAge ends a job that only ever deferred; default 24 h, negative: never.
+	MaxAge time.Duration
+	// RetryBase and RetryMax bound the backoff with full jitter; defaults
+	// 500 ms and 5 min.
+	RetryBase, RetryMax time.Duration
+	// MaxAttempts is how often a job may fail before it is dead; default 8.
+	MaxAttempts int
+	// Batch is how many jobs one claim takes (default 100), InFlight how many
+	// unfinished ones a process holds (default 1000).
+	Batch, InFlight int
+	// Room, when set, is how many more jobs the handler has use for now. A call claims at
+	// most that many, several calls at once each that many; other jobs stay for processes
+	// that have room. It must be quick.
+	Room func() int
+	// ParkedBytes is what parked jobs may take of Redis, those of all shards together, before
+	// MayPark says no; default 30 % of its maxmemory, without which there is no limit.
+	ParkedBytes int64
+	// Drain is how long Run waits for unfinished jobs when it is stopped, before
+	// it hands them back; default 0: handlers are told at once.
+	Drain time.Duration
+	// Show makes JSON for people of a dead letter's group and payload; default: the
+	// payload, which is JSON itself or else becomes a string.
+	Show func(group string, payload []byte) json.RawMessage
+	// OnEmptied is told, perhaps several times, when keys are gone that this process had
+	// worked with: Redis was emptied, or restarted without its data. Default: nobody.
+	OnEmptied func()
+	// Logger hears of recoveries, dead jobs and lost leases; default: nobody.
+	Logger *slog.Logger
+}
 
 // Queue is one queue: all its shards, from any process. Its methods may be
 // called from any goroutine.

@@ -8,6 +8,50 @@ import (
 	"fanfare/store/queue/shard"
 )
 
+// These types are described in the package shard: in job.go and, Claimed, in claimed.go.
+type (
+	Job        = shard.Job        // one piece of work
+	Enqueued   = shard.Enqueued   // the answer for one job
+	Once       = shard.Once       // makes an enqueueing idempotent over many calls
+	Claimed    = shard.Claimed    // a job that this process may work on until its lease ends
+	Result     = shard.Result     // what a handler says about a job
+	Outcome    = shard.Outcome    // how a claimed job goes on
+	ParkedName = shard.ParkedName // says that jobs are parked under a name in a shard
+)
+
+// The outcomes, described in its job.go as well.
+const (
+	Done, Retry, Defer, Dead = shard.Done, shard.Retry, shard.Defer, shard.Dead
+	Continue, Park, Release  = shard.Continue, shard.Park, shard.Release
+)
+
+// Handler works on claimed jobs. It must call Finish on each, now or later and
+// from any goroutine; the queue bounds the unfinished ones by InFlight and
+// renews their leases. ctx ends when Run is stopped and its Drain is over.
+type Handler func(ctx context.Context, batch []*Claimed)
+
+// Each makes a handler that calls f on every job in a goroutine of its own. f's
+// context is the job's.
+func Each(f func(ctx context.Context, c *Claimed) Result) Handler {
+	return func(_ context.Context, batch []*Claimed) {
+		for _, c := range batch {
+			go func() { c.Finish(f(c.Context(), c)) }()
+		}
+	}
+}
+
+// ByType makes a handler of one function per type. A job of another type
+// becomes a dead letter with reason unknown_type.
+func ByType(types map[string]func(ctx context.Context, c *Claimed) Result) Handler {
+	return Each(func(ctx context.Context, c *Claimed) Result {
+		f, ok := types[c.Type]
+		if !ok {
+			return Result{Outcome: Dead, Reason: "unknown_type", Err: "no handler for type " + c.Type}
+		}
+		return f(ctx, c)
+	})
+}
+
 // Run claims jobs of the shards it serves and hands them to h until ctx ends.
 // Then nothing new starts; Run waits Drain for unfinished jobs, ends their
 // contexts, hands back what is still unfinished, uncounted, and returns. It
