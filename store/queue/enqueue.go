@@ -188,3 +188,35 @@ func CountNew(made []Enqueued) (n int) {
 	}
 	return n
 }
+
+// Guard is a companion record of jobs in a shard.
+type Guard struct {
+	Shard       int
+	Name, Value string
+}
+
+// SetGuards stores, for ttl and in one round trip, the companion records that claims of jobs with
+// these guards return. A record with the value "" is deleted.
+func (q *Queue) SetGuards(ctx context.Context, ttl time.Duration, guards ...Guard) error {
+	cmds := make([]redis.Cmder, len(guards))
+	for i, g := range guards {
+		key := q.shards[g.Shard].GuardKey(g.Name)
+		cmds[i] = redis.NewStatusCmd(ctx, "set", key, g.Value, "px", shard.MS(ttl))
+		if g.Value == "" {
+			cmds[i] = redis.NewIntCmd(ctx, "del", key)
+		}
+	}
+	send := q.db.Share
+	if len(cmds) > 1 { // several masters of a Cluster must not make others wait
+		send = q.db.Pipeline
+	}
+	if err := send(ctx, redisdb.Write, cmds...); err != nil {
+		return err
+	}
+	for i, cmd := range cmds {
+		if err := cmd.Err(); err != nil {
+			return fmt.Errorf("set guard in %s shard %d: %w", q.o.Name, guards[i].Shard, err)
+		}
+	}
+	return nil
+}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -173,4 +174,84 @@ func (l *reportList) add(v []any, now time.Time) {
 			l.found = append(l.found, r)
 		}
 	}
+}
+
+// Groups adds a group's counts up over all shards, in one pipeline. There are none when
+// no shard knows the group.
+func (q *Queue) Groups(ctx context.Context, group string) (map[string]int64, error) {
+	sums, err := q.GroupsOf(ctx, []string{group})
+	if err != nil {
+		return nil, err
+	}
+	return sums[0][0], nil
+}
+
+// GroupsOf reads the counts of several groups as Groups does, in one pipeline. For as little it reads with
+// the counts of each group those of the groups that have the same name with one of these endings, and
+// lists them behind its own, in this order.
+func (q *Queue) GroupsOf(ctx context.Context, groups []string, endings ...string) ([][]map[string]int64, error) {
+	if len(groups) == 0 {
+		return nil, nil
+	}
+	var cmds []redis.Cmder
+	for _, group := range groups {
+		for _, shard := range q.shards {
+			key, field := shard.GroupKey(group)
+			args := []any{"hmget", key, field}
+			for _, ending := range endings {
+				args = append(args, field+ending)
+			}
+			cmds = append(cmds, redis.NewSliceCmd(ctx, args...))
+		}
+	}
+	if err := q.db.Pipeline(ctx, redisdb.Read, cmds...); err != nil {
+		return nil, err
+	}
+	all := make([][]map[string]int64, len(groups))
+	for i := range all {
+		var err error
+		if all[i], err = sumsOf(cmds[i*len(q.shards):(i+1)*len(q.shards)], 1+len(endings)); err != nil {
+			return nil, fmt.Errorf("read group %s: %w", groups[i], err)
+		}
+	}
+	return all, nil
+}
+
+// sumsOf adds n records up over the answers of all shards.
+func sumsOf(cmds []redis.Cmder, n int) ([]map[string]int64, error) {
+	sums := make([]map[string]int64, n)
+	for i := range sums {
+		sums[i] = map[string]int64{}
+	}
+	for _, cmd := range cmds {
+		records, err := cmd.(*redis.SliceCmd).Result()
+		for i := 0; err == nil && i < len(records); i++ {
+			if record, ok := records[i].(string); ok {
+				err = addCounts(sums[i], record)
+			}
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return sums, nil
+}
+
+// shortNames are the counts that scripts write as a letter (part_group.lua).
+var shortNames = map[string]string{"c": "created", "d": "delivered", "e": "expired", "f": "failed", "r": "retrying", "u": "unknown_outcome"}
+
+// addCounts adds the counts of a group's record.
+func addCounts(sums map[string]int64, record string) error {
+	for _, one := range strings.Fields(record) {
+		name, number, _ := strings.Cut(one, "=")
+		n, err := strconv.ParseInt(number, 10, 64)
+		if err != nil {
+			return err
+		}
+		if whole, ok := shortNames[name]; ok {
+			name = whole
+		}
+		sums[name] += n
+	}
+	return nil
 }

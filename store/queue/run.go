@@ -2,10 +2,14 @@ package queue
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"fanfare/store/queue/shard"
+	"fanfare/store/redisdb"
 )
 
 // These types are described in the package shard: in job.go and, Claimed, in claimed.go.
@@ -126,4 +130,40 @@ func (q *Queue) checkLeases(ctx context.Context, workers []*shard.Worker) {
 			return
 		}
 	}
+}
+
+// Marks reads the marks that earlier owners left of jobs, in one round trip: a map for
+// each job.
+func (q *Queue) Marks(ctx context.Context, jobs ...*Claimed) ([]map[string]string, error) {
+	cmds := make([]redis.Cmder, len(jobs))
+	for i, c := range jobs {
+		cmds[i] = redis.NewMapStringStringCmd(ctx, "hgetall", q.shards[c.Shard].MarksKey(c.ID))
+	}
+	if err := q.db.Pipeline(ctx, redisdb.Read, cmds...); err != nil {
+		return nil, err
+	}
+	out := make([]map[string]string, len(jobs))
+	for i, c := range jobs {
+		var err error
+		if out[i], err = cmds[i].(*redis.MapStringStringCmd).Result(); err != nil {
+			return nil, fmt.Errorf("read the marks of job %s: %w", c.ID, err)
+		}
+		if len(out[i]) > 0 {
+			c.NoteMarks()
+		}
+	}
+	return out, nil
+}
+
+// Attachment reads one item of a claimed job's attachment.
+func (q *Queue) Attachment(ctx context.Context, c *Claimed, index int) (string, error) {
+	cmd := redis.NewStringCmd(ctx, "lindex", q.shards[c.Shard].AttachKey(c.ID), index)
+	if err := q.db.Share(ctx, redisdb.Read, cmd); err != nil {
+		return "", err
+	}
+	value, err := cmd.Result()
+	if err != nil {
+		return "", fmt.Errorf("read attachment %d of job %s: %w", index, c.ID, err)
+	}
+	return value, nil
 }
