@@ -3,10 +3,8 @@ package handlers
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"slices"
 	"strings"
-	"time"
 
 	"fanfare/api"
 	"fanfare/handlers/web"
@@ -48,107 +46,20 @@ type listDeadLettersRequest struct {
 //	@Success		200		{object}	api.DeadLetterList	"A page"
 //	@Router			/v1/dead-letters [get]
 func (s *server) listDeadLetters(ctx context.Context, in *listDeadLettersRequest) (*web.Reply[api.DeadLetterList], error) {
-	positions, err := openPositions(in.Cursor)
+	cursor, err := web.OpenCursor(in.Cursor)
 	if err != nil {
 		return nil, err
 	}
-	list, filter := &api.DeadLetterList{Items: []api.DeadLetter{}}, queue.DeadFilter{Reason: in.Reason, Type: in.Type, App: in.App}
-	var read []*listPosition
-	var seen time.Time // all letters from then on were looked at
-	for _, q := range s.queues {
-		at := positions.of(q.DeadKind())
-		if at.End || (in.Kind != "" && in.Kind != q.DeadKind()) {
-			continue
-		}
-		if at.page, err = q.DeadLetters(ctx, filter, at.Cursor, int(in.Limit)); err != nil {
-			return nil, err
-		}
-		at.queue, at.filter = q, filter
-		if at.page.Next != "" && at.page.Seen.After(seen) {
-			seen = at.page.Seen
-		}
-		read = append(read, at)
-		list.Items = append(list.Items, at.page.Items...)
+	queues := slices.DeleteFunc(slices.Clone(s.queues), func(q *queue.Queue) bool { return in.Kind != "" && in.Kind != q.DeadKind() })
+	filter := queue.DeadFilter{Reason: in.Reason, Type: in.Type, App: in.App}
+	list, err := queue.DeadLetters(ctx, filter, cursor, int(in.Limit), queues...)
+	if err != nil {
+		return nil, err
 	}
-	slices.SortStableFunc(list.Items, func(a, b api.DeadLetter) int { return b.FailedAt.Compare(a.FailedAt.Time) })
-	older := slices.IndexFunc(list.Items, func(d api.DeadLetter) bool { return d.FailedAt.Before(seen) })
-	if older < 0 {
-		older = len(list.Items)
+	if list.Next != "" {
+		list.Next = web.SealCursor(list.Next)
 	}
-	list.Items = list.Items[:min(int64(older), in.Limit)]
-	list.Next, err = positions.after(ctx, read, list.Items)
-	return web.OK(list), err
-}
-
-// listPosition says up to where one queue's list has been shown. The fields without a JSON name
-// are used within one request only.
-type listPosition struct {
-	Cursor string `json:"c,omitempty"`
-	End    bool   `json:"e,omitempty"`
-	queue  *queue.Queue
-	filter queue.DeadFilter
-	page   *queue.DeadPage
-}
-
-// listPositions is the content of a cursor over several queues: a position for each kind.
-type listPositions map[string]*listPosition
-
-func openPositions(cursor string) (listPositions, error) {
-	inner, err := web.OpenCursor(cursor)
-	if err != nil || inner == "" {
-		return listPositions{}, err
-	}
-	var p listPositions
-	if json.Unmarshal([]byte(inner), &p) != nil || p == nil { // null decodes without an error
-		return nil, web.BadCursor()
-	}
-	return p, nil
-}
-
-func (p listPositions) of(kind string) *listPosition {
-	if p[kind] == nil {
-		p[kind] = &listPosition{}
-	}
-	return p[kind]
-}
-
-// after moves each position behind the letters that are shown, and makes the cursor of the next
-// page. The cursor is "" when all lists are at their end.
-func (p listPositions) after(ctx context.Context, read []*listPosition, shown []api.DeadLetter) (string, error) {
-	more := false
-	for _, at := range read {
-		if err := at.advance(ctx, shown); err != nil {
-			return "", err
-		}
-		more = more || !at.End
-	}
-	if !more {
-		return "", nil
-	}
-	inner, err := json.Marshal(p)
-	return web.SealCursor(string(inner)), err
-}
-
-// advance moves the position behind the last of its items that is shown. Only the queue can make
-// a cursor for a place within a page, so it is asked for a page that ends there.
-func (p *listPosition) advance(ctx context.Context, shown []api.DeadLetter) (err error) {
-	n := 0
-	for _, d := range shown {
-		if d.Kind == p.queue.DeadKind() {
-			n++
-		}
-	}
-	page := p.page
-	switch {
-	case n == 0 && len(page.Items) > 0:
-		return nil
-	case n < len(page.Items):
-		if page, err = p.queue.DeadLetters(ctx, p.filter, p.Cursor, n); err != nil {
-			return err
-		}
-	}
-	p.Cursor, p.End = page.Next, page.Next == ""
-	return nil
+	return web.OK(list), nil
 }
 
 // listDeadLetterGroups counts the jobs that were given up.

@@ -215,7 +215,7 @@ func TestN11_ADeadLetterIsTriedAgain(t *testing.T) {
 	if r := p.mustSettle(id); r.Failed != 1 || r.Cancelled != 1 {
 		t.Errorf("report %+v", r)
 	}
-	dead, err := p.first.queueOfNotes.DeadLetters(t.Context(), queue.DeadFilter{}, "", 10)
+	dead, err := queue.DeadLetters(t.Context(), queue.DeadFilter{}, "", 10, p.first.queueOfNotes)
 	if err != nil || len(dead.Items) != 1 {
 		t.Fatalf("%+v, %v", dead, err)
 	}

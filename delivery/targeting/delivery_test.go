@@ -246,7 +246,7 @@ func TestRetryUsesAttemptsDeferDoesNot(t *testing.T) {
 		p, s := answering(t, options{queue: few}, transport.Answer{Outcome: transport.Retry, Status: 500, Reason: "InternalServerError"})
 		id := p.mustPost(hello("bob"))
 		p.mustCounts(p.mustEnd(id, api.EventDone), counts{1, 1, 0, 1, 0})
-		list, err := p.first.queueOfNotes.DeadLetters(t.Context(), queue.DeadFilter{}, "", 10)
+		list, err := queue.DeadLetters(t.Context(), queue.DeadFilter{}, "", 10, p.first.queueOfNotes)
 		if err != nil || len(list.Items) != 1 || list.Items[0].Attempts != 3 || list.Items[0].LastError != "500 InternalServerError" || len(s.sent()) != 3 {
 			t.Fatalf("dead letters %+v, %v; %d sends", list, err, len(s.sent()))
 		}
@@ -263,7 +263,7 @@ func TestRetryUsesAttemptsDeferDoesNot(t *testing.T) {
 		storetest.Must(t, err)
 		storetest.Eventually(t, soon, "the dead letter is tried again", func() bool { return len(s.sent()) == 6 })
 		storetest.Eventually(t, soon, "it is one again", func() bool {
-			list, err := p.first.queueOfNotes.DeadLetters(t.Context(), queue.DeadFilter{}, "", 10)
+			list, err := queue.DeadLetters(t.Context(), queue.DeadFilter{}, "", 10, p.first.queueOfNotes)
 			return err == nil && len(list.Items) == 1
 		})
 		retrying("after it was one twice")
@@ -470,7 +470,7 @@ func TestDeadLettersOfOurBugsKeepTheDevice(t *testing.T) {
 	p, _ := answering(t, options{}, transport.Answer{Outcome: transport.OurBug, Status: 400, Reason: "BadMessageId"})
 	id := p.mustPost(hello("bob"))
 	p.mustEnd(id, api.EventDone)
-	list, err := p.first.queueOfNotes.DeadLetters(t.Context(), queue.DeadFilter{}, "", 10)
+	list, err := queue.DeadLetters(t.Context(), queue.DeadFilter{}, "", 10, p.first.queueOfNotes)
 	if err != nil || len(list.Items) != 1 || list.Items[0].Reason != "BadMessageId" || list.Items[0].LastError != "400 BadMessageId" || list.Items[0].Kind != "notification" {
 		t.Errorf("dead letters %+v, %v", list, err)
 	}

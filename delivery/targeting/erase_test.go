@@ -183,8 +183,8 @@ func TestE6_DeadLetters(t *testing.T) {
 		}))
 	}()
 	storetest.Eventually(t, soon, "the letters are there", func() bool {
-		events, err := buried.queueOfEvents.DeadLetters(t.Context(), queue.DeadFilter{}, "", 100)
-		notes, err2 := buried.queueOfNotes.DeadLetters(t.Context(), queue.DeadFilter{}, "", 100)
+		events, err := queue.DeadLetters(t.Context(), queue.DeadFilter{}, "", 100, buried.queueOfEvents)
+		notes, err2 := queue.DeadLetters(t.Context(), queue.DeadFilter{}, "", 100, buried.queueOfNotes)
 		return err == nil && err2 == nil && len(events.Items) == 3 && len(notes.Items) == 3
 	})
 	o := p.mustErase(erasedUser)
@@ -198,7 +198,7 @@ func TestE6_DeadLetters(t *testing.T) {
 		t.Errorf("%d dead notifications, %v", dead, err)
 	}
 	for _, q := range []*queue.Queue{buried.queueOfEvents, buried.queueOfNotes} {
-		if left, err := q.DeadLetters(t.Context(), queue.DeadFilter{}, "", 100); err != nil || len(left.Items) != 1 {
+		if left, err := queue.DeadLetters(t.Context(), queue.DeadFilter{}, "", 100, q); err != nil || len(left.Items) != 1 {
 			t.Errorf("left of %s: %+v, %v", q.Name(), left, err)
 		}
 	}

@@ -226,7 +226,7 @@ func TestAnAudienceOfALaterVersionIsNotMistaken(t *testing.T) {
 		_, err := p.first.queueOfEvents.Enqueue(t.Context(), queue.Job{ID: id, Fresh: true, Report: "Qhello", Payload: []byte(text)})
 		storetest.Must(t, err)
 		storetest.Eventually(t, soon, "the dead letter", func() bool {
-			list, err := p.first.queueOfEvents.DeadLetters(t.Context(), queue.DeadFilter{}, "", 10)
+			list, err := queue.DeadLetters(t.Context(), queue.DeadFilter{}, "", 10, p.first.queueOfEvents)
 			return err == nil && len(list.Items) > 0 && strings.HasSuffix(list.Items[0].ID, id) && strings.Contains(list.Items[0].LastError, "read")
 		})
 	}

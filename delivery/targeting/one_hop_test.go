@@ -265,7 +265,7 @@ func TestQ10_WhatWaitsKeepsItsAttempt(t *testing.T) {
 	p.apns.ScriptAll(apnstest.Answer{Status: 500, Reason: "InternalServerError"})
 	id := p.mustPost(hello("bob"))
 	p.mustCounts(p.mustEnd(id, api.EventDone), counts{1, 1, 0, 1, 0})
-	list, err := p.first.queueOfNotes.DeadLetters(context.WithoutCancel(t.Context()), queue.DeadFilter{}, "", 10)
+	list, err := queue.DeadLetters(context.WithoutCancel(t.Context()), queue.DeadFilter{}, "", 10, p.first.queueOfNotes)
 	if n := p.apns.Total(); err != nil || len(list.Items) != 1 || list.Items[0].Attempts != 3 || n != 3 {
 		t.Errorf("dead letters %+v, %v; %d requests", list, err, n)
 	}

@@ -150,7 +150,7 @@ func TestC19_ADeadLetter(t *testing.T) {
 	k.apns.Script(token(1), apnstest.Fail(400, "BadMessageId"))
 	event := k.mustPush("team", "ann", "hello")
 	k.mustCounts(k.mustEnd(event, api.EventDone), counts{2, 1, 0, 1, 0})
-	dead, err := k.first.queueOfNotes.DeadLetters(t.Context(), queue.DeadFilter{}, "", 10)
+	dead, err := queue.DeadLetters(t.Context(), queue.DeadFilter{}, "", 10, k.first.queueOfNotes)
 	if err != nil || len(dead.Items) != 1 {
 		t.Fatalf("dead letters %+v, %v", dead, err)
 	}

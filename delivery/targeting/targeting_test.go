@@ -482,7 +482,7 @@ func TestUnknownAudienceKindBecomesDeadLetter(t *testing.T) {
 	p := setup(t, options{})
 	id := p.mustPost(&api.EventRequest{Type: "hello", Audience: api.Audience{Chat: "c"}, Alert: &api.Alert{Title: "T"}})
 	storetest.Eventually(t, soon, "the dead letter", func() bool {
-		list, err := p.first.queueOfEvents.DeadLetters(t.Context(), queue.DeadFilter{}, "", 10)
+		list, err := queue.DeadLetters(t.Context(), queue.DeadFilter{}, "", 10, p.first.queueOfEvents)
 		return err == nil && len(list.Items) == 1 && strings.HasSuffix(list.Items[0].ID, id) &&
 			list.Items[0].Reason == "unknown_audience" && list.Items[0].Type == "hello" // N14
 	})

@@ -99,7 +99,7 @@ func TestN13_BuildsThatDoNotKnowTheAudience(t *testing.T) {
 	_, err = q.Enqueue(t.Context(), queue.Job{Payload: []byte(later)})
 	storetest.Must(t, err)
 	storetest.Eventually(t, soon, "the event is a dead letter", func() bool {
-		list, err := q.DeadLetters(t.Context(), queue.DeadFilter{}, "", 10)
+		list, err := queue.DeadLetters(t.Context(), queue.DeadFilter{}, "", 10, q)
 		return err == nil && len(list.Items) == 1 && list.Items[0].Reason == "max_attempts"
 	})
 	if n := p.apns.Total(); n != 0 {

@@ -62,7 +62,7 @@ func TestP8_TTLGoesOnAcrossADeadLetter(t *testing.T) {
 	id, posted := p.mustPost(e), time.Now()
 	var dead string
 	storetest.Eventually(t, soon, "the dead letter", func() bool {
-		list, err := p.first.queueOfEvents.DeadLetters(t.Context(), queue.DeadFilter{}, "", 10)
+		list, err := queue.DeadLetters(t.Context(), queue.DeadFilter{}, "", 10, p.first.queueOfEvents)
 		if err != nil || len(list.Items) != 1 {
 			return false
 		}

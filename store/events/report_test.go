@@ -60,7 +60,7 @@ func TestP9_CountsStayWhenAnEventDies(t *testing.T) {
 	})
 	mustBe(api.EventExpired)
 
-	list, err := w.queue.DeadLetters(t.Context(), queue.DeadFilter{}, "", 10)
+	list, err := queue.DeadLetters(t.Context(), queue.DeadFilter{}, "", 10, w.queue)
 	if err != nil || len(list.Items) != 1 {
 		t.Fatalf("dead letters %+v, %v", list, err)
 	}

@@ -1,13 +1,13 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -52,41 +52,37 @@ type DeadFilter struct {
 	App  string `json:"app,omitempty"`
 }
 
-// DeadPage is a page of dead letters.
-type DeadPage struct {
-	Items []api.DeadLetter
-	// Next is the cursor of the next page; "": this is the last.
-	Next string
-	// Seen is when the letter died up to which the page looked, if there is a next page.
-	Seen time.Time
-}
-
 // deadLook is how many dead letters of a queue a page with a filter looks at, of all shards together.
 // There are three queues.
 const deadLook = 10_000 / 3
 
-// DeadLetters lists dead letters of all shards that a filter chooses, newest first. The cursor is the
-// Next of the list before; limit is at most api.MaxPageSize. With a filter, a list may be short, or even
-// empty, although it has a Next: it looks at some 3,000 letters at most.
-func (q *Queue) DeadLetters(ctx context.Context, f DeadFilter, cursor string, limit int) (*DeadPage, error) {
-	if limit <= 0 {
-		limit = api.DefaultPageSize
-	}
-	limit = min(limit, api.MaxPageSize)
+// DeadLetters lists dead letters of some queues that a filter chooses, newest first. The cursor is the
+// Next of the list before, over the same queues; limit is at most api.MaxPageSize. With a filter, a list
+// may be short, or even empty, although it has a Next: it looks at some 3,000 letters of each queue at
+// most.
+func DeadLetters(ctx context.Context, f DeadFilter, cursor string, limit int, queues ...*Queue) (*api.DeadLetterList, error) {
 	before, err := parseDeadCursor(cursor)
 	if err != nil {
 		return nil, err
 	}
-	look := limit + 1
-	if f != (DeadFilter{}) {
-		look = max(1, deadLook/q.o.Shards)
+	var found []deadEntry
+	var seen deadPosition // there may be older letters that nobody looked at yet
+	for n, q := range queues {
+		look := limit + 1
+		if f != (DeadFilter{}) {
+			look = max(1, deadLook/q.o.Shards)
+		}
+		more, last, err := q.deadBefore(ctx, n, f, before, look, limit)
+		if err != nil {
+			return nil, err
+		}
+		if last.compare(seen) > 0 {
+			seen = last
+		}
+		found = append(found, more...)
+		slices.SortFunc(found, func(a, b deadEntry) int { return b.position.compare(a.position) })
+		found = found[:min(len(found), limit+1)]
 	}
-	found, seen, err := q.deadBefore(ctx, f, before, look, limit)
-	if err != nil {
-		return nil, err
-	}
-	slices.SortFunc(found, func(a, b deadEntry) int { return b.position.compare(a.position) })
-	// A shard may have letters that nobody looked at yet, older than seen.
 	n := slices.IndexFunc(found, func(d deadEntry) bool { return d.position.compare(seen) < 0 })
 	if n < 0 {
 		n = len(found)
@@ -94,32 +90,38 @@ func (q *Queue) DeadLetters(ctx context.Context, f DeadFilter, cursor string, li
 	if n > limit {
 		n, seen = limit, found[limit-1].position
 	}
-	list := &DeadPage{}
+	list := &api.DeadLetterList{}
 	for _, d := range found[:n] {
-		list.Items = append(list.Items, q.deadLetter(d))
+		list.Items = append(list.Items, queues[d.position.queue].deadLetter(d))
 	}
 	if seen != (deadPosition{}) {
-		list.Next, list.Seen = seen.String(), api.AtMillis(seen.ms).Time
+		list.Next = seen.String()
 	}
 	return list, nil
 }
 
-// deadPosition orders dead letters of all shards: by time, then by shard.
+// deadPosition orders dead letters of all shards of some queues: by time, then by shard and queue.
 type deadPosition struct {
 	ms, seq int64
 	shard   int
+	queue   int // its index among the queues
 }
 
-func (p deadPosition) String() string { return fmt.Sprintf("%d-%d-%d", p.ms, p.seq, p.shard) }
+func (p deadPosition) String() string {
+	return fmt.Sprintf("%d-%d-%d-%d", p.ms, p.seq, p.shard, p.queue)
+}
 
 func (p deadPosition) compare(o deadPosition) int {
-	return slices.Compare([]int64{p.ms, p.seq, int64(p.shard)}, []int64{o.ms, o.seq, int64(o.shard)})
+	return cmp.Or(
+		cmp.Compare(p.ms, o.ms), cmp.Compare(p.seq, o.seq),
+		cmp.Compare(p.shard, o.shard), cmp.Compare(p.queue, o.queue),
+	)
 }
 
 // deadAt is the position of an entry of a shard.
-func deadAt(eid string, shard int) (p deadPosition) {
+func deadAt(eid string, shard, queue int) deadPosition {
+	p := deadPosition{shard: shard, queue: queue}
 	_, _ = fmt.Sscanf(eid, "%d-%d", &p.ms, &p.seq) // Redis made it
-	p.shard = shard
 	return p
 }
 
@@ -127,9 +129,9 @@ func parseDeadCursor(cursor string) (p deadPosition, err error) {
 	if cursor == "" {
 		return deadPosition{ms: 1 << 50}, nil
 	}
-	n, _ := fmt.Sscanf(cursor, "%d-%d-%d", &p.ms, &p.seq, &p.shard)
-	if n != 3 || p.String() != cursor || min(p.ms, p.seq, int64(p.shard)) < 0 {
-		return p, api.Invalid("cursor", "cursor", "is not one that this list gave")
+	n, _ := fmt.Sscanf(cursor, "%d-%d-%d-%d", &p.ms, &p.seq, &p.shard, &p.queue)
+	if n != 4 || p.String() != cursor || min(p.ms, p.seq, int64(p.shard), int64(p.queue)) < 0 {
+		return p, api.Invalid("cursor", "cursor", "is not a cursor that a list gave as next")
 	}
 	return p, nil
 }
@@ -140,13 +142,13 @@ type deadEntry struct {
 }
 
 // deadBefore finds the newest letters of each shard below a position: at most most of each, among
-// the newest look. All letters from seen on were looked at; if all of all shards were, seen is the zero
-// position.
-func (q *Queue) deadBefore(ctx context.Context, f DeadFilter, before deadPosition, look, most int) (found []deadEntry, seen deadPosition, err error) {
+// the newest look. The queue is queue number at. All letters from seen on were looked at; if all of all
+// shards were, seen is the zero position.
+func (q *Queue) deadBefore(ctx context.Context, at int, f DeadFilter, before deadPosition, look, most int) (found []deadEntry, seen deadPosition, err error) {
 	cmds := make([]redis.Cmder, q.o.Shards)
 	for n := range cmds {
 		newest := fmt.Sprintf("%d-%d", before.ms, before.seq)
-		if n >= before.shard {
+		if n > before.shard || n == before.shard && at >= before.queue {
 			newest = "(" + newest
 		}
 		cmds[n] = q.findDead(ctx, n, f, deadSearch{newest: newest, look: look, most: most, what: deadWhole})
@@ -160,13 +162,13 @@ func (q *Queue) deadBefore(ctx context.Context, f DeadFilter, before deadPositio
 			return nil, seen, fmt.Errorf("list dead letters of %s: %w", q.o.Name, err)
 		}
 		if last != "" {
-			if p := deadAt(last, n); p.compare(seen) > 0 {
+			if p := deadAt(last, n, at); p.compare(seen) > 0 {
 				seen = p
 			}
 		}
 		for _, l := range letters {
 			l, _ := l.([]any)
-			d := deadEntry{position: deadAt(redisdb.TextAt(l, 0), n), values: map[string]any{}}
+			d := deadEntry{position: deadAt(redisdb.TextAt(l, 0), n, at), values: map[string]any{}}
 			values := redisdb.ListAt(l, 1)
 			for i := 0; i+1 < len(values); i += 2 {
 				d.values[redisdb.Text(values[i])] = values[i+1]

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"fanfare/api"
 	"fanfare/store/queue"
 	"fanfare/store/redisdb"
@@ -31,7 +33,7 @@ func TestQ18_DeadLettersAreBounded(t *testing.T) {
 		})
 		w.mustBeEmpty()
 		eventually(t, "the oldest are dropped", func() bool {
-			list, err := w.q.DeadLetters(t.Context(), queue.DeadFilter{}, "", 100)
+			list, err := queue.DeadLetters(t.Context(), queue.DeadFilter{}, "", 100, w.q)
 			return err == nil && len(list.Items) == 5
 		})
 		w.mustBeConsistent()
@@ -146,7 +148,7 @@ func TestDeadLettersArePaged(t *testing.T) {
 		w.mustBeEmpty()
 		seenIDs, cursor, last := map[string]bool{}, "", time.Now().Add(time.Hour)
 		for range 10 {
-			list, err := w.q.DeadLetters(t.Context(), queue.DeadFilter{}, cursor, 7)
+			list, err := queue.DeadLetters(t.Context(), queue.DeadFilter{}, cursor, 7, w.q)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -163,7 +165,7 @@ func TestDeadLettersArePaged(t *testing.T) {
 		if len(seenIDs) != 20 {
 			t.Errorf("%d listed", len(seenIDs))
 		}
-		if _, err := w.q.DeadLetters(t.Context(), queue.DeadFilter{}, "nonsense", 7); api.CodeOf(err) != api.CodeValidation {
+		if _, err := queue.DeadLetters(t.Context(), queue.DeadFilter{}, "nonsense", 7, w.q); api.CodeOf(err) != api.CodeValidation {
 			t.Errorf("bad cursor: %v", err)
 		}
 		for id := range seenIDs {
@@ -171,7 +173,7 @@ func TestDeadLettersArePaged(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if list, err := w.q.DeadLetters(t.Context(), queue.DeadFilter{}, "", 7); err != nil || len(list.Items) != 0 {
+		if list, err := queue.DeadLetters(t.Context(), queue.DeadFilter{}, "", 7, w.q); err != nil || len(list.Items) != 0 {
 			t.Errorf("%+v %v", list, err)
 		}
 	})
@@ -203,6 +205,50 @@ func TestQ19_ADeadLetterWhoseIDLivesAgain(t *testing.T) {
 		w.mustBeEmpty()
 		if n := runs.Load(); n != 2 {
 			t.Errorf("%d runs, want that of the dead letter and one more", n)
+		}
+	})
+}
+
+// N14: the letters of several queues are listed as one list, each once and newest first, also those that
+// died in the same moment.
+func TestN14_DeadLettersOfSeveralQueues(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+		var queues []*queue.Queue
+		for _, name := range []string{"x", "y", "z"} {
+			w := setup(t, db, func(o *queue.Options) { o.Shards = 2; o.Name += name })
+			queues = append(queues, w.q)
+			for n := range 30 {
+				values := []any{"i", fmt.Sprint(name, n), "t", "", "k", "", "u", "", "g", "", "w", "", "s", "1", "a", "",
+					"p", "{}", "reason", []string{"A", "B"}[n%2]}
+				args := &redis.XAddArgs{Stream: w.prefix(n/4%2) + "dead", ID: fmt.Sprintf("%d-%d", 5+n/8, n/4+n), Values: values}
+				storetest.Must(t, db.Client().XAdd(t.Context(), args).Err())
+			}
+		}
+		for _, f := range []queue.DeadFilter{{}, {Reason: "A"}} {
+			for limit := 1; limit < 8; limit++ {
+				seen, last, cursor := map[string]bool{}, time.Now(), ""
+				for pages := 0; pages < 200; pages++ {
+					list, err := queue.DeadLetters(t.Context(), f, cursor, limit, queues...)
+					storetest.Must(t, err)
+					for _, d := range list.Items {
+						if seen[d.ID] || d.FailedAt.After(last) {
+							t.Errorf("%+v, pages of %d: %s is shown twice, or too late", f, limit, d.ID)
+						}
+						seen[d.ID], last = true, d.FailedAt.Time
+					}
+					if cursor = list.Next; cursor == "" {
+						break
+					}
+				}
+				want := 90
+				if f.Reason != "" {
+					want = 45
+				}
+				if len(seen) != want {
+					t.Errorf("%+v, pages of %d: %d letters, want %d", f, limit, len(seen), want)
+				}
+			}
 		}
 	})
 }

@@ -129,7 +129,7 @@ func TestDropDeadOfAJobThatDiedTwice(t *testing.T) {
 			if first, again := drop(chosen), drop(chosen); first != 1 || again != 0 {
 				t.Errorf("%s: %d and %d letters were dropped", chosen, first, again)
 			}
-			page, err := w.q.DeadLetters(t.Context(), queue.DeadFilter{}, "", 10)
+			page, err := queue.DeadLetters(t.Context(), queue.DeadFilter{}, "", 10, w.q)
 			storetest.Must(t, err)
 			if len(page.Items) != 1 || strings.Contains(string(page.Items[0].Payload), chosen) {
 				t.Errorf("%s: %d letters are left: %+v", chosen, len(page.Items), page.Items)

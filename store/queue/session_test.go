@@ -185,7 +185,7 @@ func TestQ9_UnknownTypeBecomesADeadLetter(t *testing.T) {
 			"known": func(context.Context, *queue.Claimed) queue.Result { known.Add(1); return queue.Result{} },
 		}))
 		w.mustBeEmpty()
-		list, err := w.q.DeadLetters(t.Context(), queue.DeadFilter{}, "", 10)
+		list, err := queue.DeadLetters(t.Context(), queue.DeadFilter{}, "", 10, w.q)
 		if err != nil || len(list.Items) != 1 || known.Load() != 1 {
 			t.Fatalf("%+v, %v, %d", list, err, known.Load())
 		}
@@ -224,7 +224,7 @@ func TestQ10_FailuresCountAndDefersDoNot(t *testing.T) {
 		if defers.Load() <= 3 {
 			t.Errorf("%d defers", defers.Load())
 		}
-		list, err := w.q.DeadLetters(t.Context(), queue.DeadFilter{}, "", 10)
+		list, err := queue.DeadLetters(t.Context(), queue.DeadFilter{}, "", 10, w.q)
 		if err != nil || len(list.Items) != 2 {
 			t.Fatalf("%+v, %v", list, err)
 		}
@@ -274,13 +274,13 @@ func TestQ11_APoisonedEntryDiesAlone(t *testing.T) {
 			case <-time.After(1500 * time.Millisecond):
 			}
 			kill()
-			if list, err := w.q.DeadLetters(t.Context(), queue.DeadFilter{}, "", 10); err == nil && len(list.Items) > 0 {
+			if list, err := queue.DeadLetters(t.Context(), queue.DeadFilter{}, "", 10, w.q); err == nil && len(list.Items) > 0 {
 				break
 			}
 		}
 		w.another().run(queue.Each(func(_ context.Context, c *queue.Claimed) queue.Result { good.Store(c.ID, true); return queue.Result{} }))
 		w.mustBeEmpty()
-		list, err := w.q.DeadLetters(t.Context(), queue.DeadFilter{}, "", 10)
+		list, err := queue.DeadLetters(t.Context(), queue.DeadFilter{}, "", 10, w.q)
 		if err != nil || len(list.Items) != 1 || string(list.Items[0].Payload) != `"poison"` || list.Items[0].Reason != "lease_lost" {
 			t.Fatalf("%+v, %v", list, err)
 		}
