@@ -20,10 +20,7 @@ import (
 //	@Router			/v1/apps [get]
 func (s *server) listApps(ctx context.Context, _ *web.Nothing) (*web.Reply[api.AppList], error) {
 	all, err := s.apps(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return web.OK(&api.AppList{Items: all}), nil
+	return web.OK(&api.AppList{Items: all}), err
 }
 
 type probeAppsRequest struct {

@@ -125,10 +125,7 @@ type joinChatRequest struct {
 //	@Router			/v1/chats/{chat}/members/{user} [put]
 func (s *server) joinChat(ctx context.Context, in *joinChatRequest) (*web.Reply[api.ChatMember], error) {
 	member, joined, err := s.chats.Join(ctx, in.Chat, in.User, in.Body != nil && in.Body.From == api.JoinStart)
-	if err != nil {
-		return nil, err
-	}
-	return web.Put(member, joined), nil
+	return web.Put(member, joined), err
 }
 
 type leaveChatRequest struct {
@@ -148,10 +145,7 @@ type leaveChatRequest struct {
 //	@Success		204		"Left, or was not a member"
 //	@Router			/v1/chats/{chat}/members/{user} [delete]
 func (s *server) leaveChat(ctx context.Context, in *leaveChatRequest) (*web.Reply[web.Nothing], error) {
-	if err := s.chats.Leave(ctx, in.Chat, in.User); err != nil {
-		return nil, err
-	}
-	return web.NoContent(), nil
+	return web.NoContent(), s.chats.Leave(ctx, in.Chat, in.User)
 }
 
 type listUserChatsRequest struct {

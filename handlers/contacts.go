@@ -30,10 +30,7 @@ type putContactRequest struct {
 //	@Router			/v1/users/{user}/contacts/{contact} [put]
 func (s *server) putContact(ctx context.Context, in *putContactRequest) (*web.Reply[api.Contact], error) {
 	contact, created, err := s.contacts.PutContact(ctx, in.User, in.Contact, &in.Body)
-	if err != nil {
-		return nil, err
-	}
-	return web.Put(contact, created), nil
+	return web.Put(contact, created), err
 }
 
 type putContactsRequest struct {
@@ -61,10 +58,7 @@ type putContactsRequest struct {
 //	@Router			/v1/users/{user}/contacts/batch [post]
 func (s *server) putContacts(ctx context.Context, in *putContactsRequest) (*web.Reply[web.Nothing], error) {
 	replayed, err := s.contacts.PutContacts(ctx, in.User, in.Body.Contacts, in.Idempotency)
-	if err != nil {
-		return nil, err
-	}
-	return web.NoContent().Replayed(replayed), nil
+	return web.NoContent().Replayed(replayed), err
 }
 
 type deleteContactRequest struct {
@@ -84,10 +78,7 @@ type deleteContactRequest struct {
 //	@Success		204		"Removed, or did not exist"
 //	@Router			/v1/users/{user}/contacts/{contact} [delete]
 func (s *server) deleteContact(ctx context.Context, in *deleteContactRequest) (*web.Reply[web.Nothing], error) {
-	if err := s.contacts.DeleteContact(ctx, in.User, in.Contact); err != nil {
-		return nil, err
-	}
-	return web.NoContent(), nil
+	return web.NoContent(), s.contacts.DeleteContact(ctx, in.User, in.Contact)
 }
 
 type listContactsRequest struct {
@@ -109,10 +100,7 @@ type listContactsRequest struct {
 func (s *server) listContacts(ctx context.Context, in *listContactsRequest) (*web.Reply[api.ContactList], error) {
 	name := func(c *api.Contact) string { return c.Contact }
 	items, next, err := web.ReadPage(ctx, in.Page, s.contacts.Contacts, in.User, name)
-	if err != nil {
-		return nil, err
-	}
-	return web.OK(&api.ContactList{Items: items, Next: next}), nil
+	return web.OK(&api.ContactList{Items: items, Next: next}), err
 }
 
 type recentContactsRequest struct {
@@ -142,10 +130,7 @@ func (s *server) getRecentContacts(ctx context.Context, in *recentContactsReques
 		limit = int(*in.Limit)
 	}
 	recent, err := s.contacts.RecentContacts(ctx, in.User, limit)
-	if err != nil {
-		return nil, err
-	}
-	return web.OK(recent), nil
+	return web.OK(recent), err
 }
 
 type recentUploadsRequest struct {
@@ -167,10 +152,7 @@ type recentUploadsRequest struct {
 //	@Router			/v1/users/{user}/recent-contacts/uploads [get]
 func (s *server) getRecentUploads(ctx context.Context, in *recentUploadsRequest) (*web.Reply[api.RecentUploads], error) {
 	uploads, err := s.contacts.RecentUploads(ctx, in.User, int(in.Limit))
-	if err != nil {
-		return nil, err
-	}
-	return web.OK(uploads), nil
+	return web.OK(uploads), err
 }
 
 type rebuildRequest struct {

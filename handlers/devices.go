@@ -44,10 +44,7 @@ func (s *server) putDevice(ctx context.Context, in *putDeviceRequest) (*web.Repl
 		return nil, err
 	}
 	device, created, err := s.devices.PutDevice(ctx, in.User, in.Token, &in.Body)
-	if err != nil {
-		return nil, err
-	}
-	return web.Put(device, created), nil
+	return web.Put(device, created), err
 }
 
 // checkApp refuses a user's own registration if there is no app for it.
@@ -133,10 +130,7 @@ func (s *server) putDevices(ctx context.Context, in *putDevicesRequest) (*web.Re
 		return nil, err
 	}
 	replayed, err := s.devices.PutDevices(ctx, in.Body.Devices, in.Idempotency)
-	if err != nil {
-		return nil, err
-	}
-	return web.NoContent().Replayed(replayed), nil
+	return web.NoContent().Replayed(replayed), err
 }
 
 type listDevicesRequest struct {
@@ -164,10 +158,7 @@ func (s *server) listDevices(ctx context.Context, in *listDevicesRequest) (*web.
 	}
 	slices.SortFunc(all.Items, func(a, b api.Device) int { return cmp.Compare(a.Token, b.Token) })
 	items, next, err := web.PageOf(in.Page, all.Items, func(d *api.Device) string { return d.Token })
-	if err != nil {
-		return nil, err
-	}
-	return web.OK(&api.DeviceList{Items: items, Next: next}), nil
+	return web.OK(&api.DeviceList{Items: items, Next: next}), err
 }
 
 type deleteDeviceRequest struct {
@@ -187,10 +178,7 @@ type deleteDeviceRequest struct {
 //	@Success		204		"Removed, or did not exist"
 //	@Router			/v1/users/{user}/devices/{token} [delete]
 func (s *server) deleteDevice(ctx context.Context, in *deleteDeviceRequest) (*web.Reply[web.Nothing], error) {
-	if err := s.devices.DeleteDevice(ctx, in.User, in.Token); err != nil {
-		return nil, err
-	}
-	return web.NoContent(), nil
+	return web.NoContent(), s.devices.DeleteDevice(ctx, in.User, in.Token)
 }
 
 type testDeviceRequest struct {

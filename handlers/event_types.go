@@ -134,8 +134,5 @@ func (s *server) deleteEventType(ctx context.Context, in *deleteEventTypeRequest
 	if err != nil {
 		return nil, err
 	}
-	if err := s.events.DeleteEventType(ctx, in.Type, match); err != nil {
-		return nil, err
-	}
-	return web.NoContent(), nil
+	return web.NoContent(), s.events.DeleteEventType(ctx, in.Type, match)
 }

@@ -81,10 +81,7 @@ func (s *server) postEventBatch(ctx context.Context, in *postEventBatchRequest) 
 		}
 	}
 	events, replayed, err := s.events.AcceptBatch(ctx, &in.Body, in.Idempotency)
-	if err != nil {
-		return nil, err
-	}
-	return web.Accepted(events).Replayed(replayed), nil
+	return web.Accepted(events).Replayed(replayed), err
 }
 
 // alone is the index of an event that is not in a batch.
@@ -168,10 +165,7 @@ type getEventRequest struct {
 //	@Router			/v1/events/{id} [get]
 func (s *server) getEvent(ctx context.Context, in *getEventRequest) (*web.Reply[api.EventReport], error) {
 	report, err := s.events.Report(ctx, in.ID)
-	if err != nil {
-		return nil, err
-	}
-	return web.OK(report), nil
+	return web.OK(report), err
 }
 
 type getUserEventRequest struct {
@@ -207,10 +201,7 @@ func (s *server) getUserEvent(ctx context.Context, in *getUserEventRequest) (*we
 		return nil, err
 	}
 	found, err := s.events.UserEvent(ctx, in.ID, now)
-	if err != nil {
-		return nil, err
-	}
-	return web.OK(found), nil
+	return web.OK(found), err
 }
 
 // userNow reads what holds for a user now.

@@ -31,10 +31,7 @@ func (s *server) listKeys(ctx context.Context, in *listKeysRequest) (*web.Reply[
 		return nil, err
 	}
 	items, next, err := web.PageOf(in.Page, all, keyPosition)
-	if err != nil {
-		return nil, err
-	}
-	return web.OK(&api.KeyList{Items: items, Next: next}), nil
+	return web.OK(&api.KeyList{Items: items, Next: next}), err
 }
 
 // keyPosition is a name of a key that sorts as the list does: by the time at which it was made, then

@@ -25,10 +25,7 @@ type optOutRequest struct {
 //	@Failure		422		{object}	api.Problem	"validation_failed, also for a user's opt-out number 1,001"
 //	@Router			/v1/users/{user}/opt-outs/{type} [put]
 func (s *server) putOptOut(ctx context.Context, in *optOutRequest) (*web.Reply[web.Nothing], error) {
-	if err := s.devices.PutOptOut(ctx, in.User, in.Type); err != nil {
-		return nil, err
-	}
-	return web.NoContent(), nil
+	return web.NoContent(), s.devices.PutOptOut(ctx, in.User, in.Type)
 }
 
 // deleteOptOut opts a user in again.
@@ -41,10 +38,7 @@ func (s *server) putOptOut(ctx context.Context, in *optOutRequest) (*web.Reply[w
 //	@Success	204		"Opted in, or was not opted out"
 //	@Router		/v1/users/{user}/opt-outs/{type} [delete]
 func (s *server) deleteOptOut(ctx context.Context, in *optOutRequest) (*web.Reply[web.Nothing], error) {
-	if err := s.devices.DeleteOptOut(ctx, in.User, in.Type); err != nil {
-		return nil, err
-	}
-	return web.NoContent(), nil
+	return web.NoContent(), s.devices.DeleteOptOut(ctx, in.User, in.Type)
 }
 
 type putMuteRequest struct {
@@ -72,10 +66,7 @@ func (s *server) putMute(ctx context.Context, in *putMuteRequest) (*web.Reply[we
 	if mute == nil {
 		mute = &api.MuteRequest{}
 	}
-	if err := s.devices.PutMute(ctx, in.User, in.Object, mute); err != nil {
-		return nil, err
-	}
-	return web.NoContent(), nil
+	return web.NoContent(), s.devices.PutMute(ctx, in.User, in.Object, mute)
 }
 
 type deleteMuteRequest struct {
@@ -93,10 +84,7 @@ type deleteMuteRequest struct {
 //	@Success	204		"Unmuted, or was not muted"
 //	@Router		/v1/users/{user}/mutes/{object} [delete]
 func (s *server) deleteMute(ctx context.Context, in *deleteMuteRequest) (*web.Reply[web.Nothing], error) {
-	if err := s.devices.DeleteMute(ctx, in.User, in.Object); err != nil {
-		return nil, err
-	}
-	return web.NoContent(), nil
+	return web.NoContent(), s.devices.DeleteMute(ctx, in.User, in.Object)
 }
 
 type userRequest struct {
@@ -114,8 +102,5 @@ type userRequest struct {
 //	@Router		/v1/users/{user}/notification-settings [get]
 func (s *server) getSettings(ctx context.Context, in *userRequest) (*web.Reply[api.NotificationSettings], error) {
 	settings, err := s.devices.Settings(ctx, in.User)
-	if err != nil {
-		return nil, err
-	}
-	return web.OK(settings), nil
+	return web.OK(settings), err
 }

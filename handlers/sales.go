@@ -115,10 +115,7 @@ func (s *server) deleteSale(ctx context.Context, in *deleteSaleRequest) (*web.Re
 	if err != nil {
 		return nil, err
 	}
-	if err := s.sales.Delete(ctx, in.Sale, match); err != nil {
-		return nil, err
-	}
-	return web.NoContent(), nil
+	return web.NoContent(), s.sales.Delete(ctx, in.Sale, match)
 }
 
 type saleRequest struct {

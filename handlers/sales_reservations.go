@@ -154,10 +154,7 @@ type endReservationRequest struct {
 //	@Router			/v1/sales/{sale}/reservations/{id}/confirm [post]
 func (s *server) confirmReservation(ctx context.Context, in *endReservationRequest) (*web.Reply[api.Reservation], error) {
 	reservation, replayed, err := s.sales.End(ctx, stock.EndHold{Sale: in.Sale, ID: in.ID, Sell: true, Owner: caller(ctx), Once: in.Idempotency})
-	if err != nil {
-		return nil, err
-	}
-	return web.OK(reservation).Replayed(replayed), nil
+	return web.OK(reservation).Replayed(replayed), err
 }
 
 // releaseReservation gives back the units that are held.
@@ -179,10 +176,7 @@ func (s *server) confirmReservation(ctx context.Context, in *endReservationReque
 //	@Router			/v1/sales/{sale}/reservations/{id}/release [post]
 func (s *server) releaseReservation(ctx context.Context, in *endReservationRequest) (*web.Reply[api.Reservation], error) {
 	reservation, replayed, err := s.sales.End(ctx, stock.EndHold{Sale: in.Sale, ID: in.ID, Owner: caller(ctx), Once: in.Idempotency})
-	if err != nil {
-		return nil, err
-	}
-	return web.OK(reservation).Replayed(replayed), nil
+	return web.OK(reservation).Replayed(replayed), err
 }
 
 type extendReservationRequest struct {
@@ -214,8 +208,5 @@ type extendReservationRequest struct {
 //	@Router			/v1/sales/{sale}/reservations/{id}/extend [post]
 func (s *server) extendReservation(ctx context.Context, in *extendReservationRequest) (*web.Reply[api.Reservation], error) {
 	reservation, replayed, err := s.sales.Extend(ctx, stock.ExtendHold{Sale: in.Sale, ID: in.ID, HoldMS: *in.Body.HoldMS, Once: in.Idempotency})
-	if err != nil {
-		return nil, err
-	}
-	return web.OK(reservation).Replayed(replayed), nil
+	return web.OK(reservation).Replayed(replayed), err
 }

@@ -19,8 +19,5 @@ import (
 //	@Router			/v1/servers [get]
 func (s *server) listServers(ctx context.Context, _ *web.Nothing) (*web.Reply[api.ServerList], error) {
 	all, err := s.servers.List(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return web.OK(&api.ServerList{Items: all}), nil
+	return web.OK(&api.ServerList{Items: all}), err
 }

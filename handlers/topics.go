@@ -27,10 +27,7 @@ type userTopicRequest struct {
 //	@Failure		422		{object}	api.Problem	"validation_failed, also for the 1,001st topic of a user"
 //	@Router			/v1/users/{user}/topics/{topic} [put]
 func (s *server) joinTopic(ctx context.Context, in *userTopicRequest) (*web.Reply[web.Nothing], error) {
-	if err := s.record.JoinTopic(ctx, in.User, in.Topic, caller(ctx) != ""); err != nil {
-		return nil, err
-	}
-	return web.NoContent(), nil
+	return web.NoContent(), s.record.JoinTopic(ctx, in.User, in.Topic, caller(ctx) != "")
 }
 
 // leaveTopic ends a user's membership of a topic.
@@ -45,10 +42,7 @@ func (s *server) joinTopic(ctx context.Context, in *userTopicRequest) (*web.Repl
 //	@Success		204		"Is no member"
 //	@Router			/v1/users/{user}/topics/{topic} [delete]
 func (s *server) leaveTopic(ctx context.Context, in *userTopicRequest) (*web.Reply[web.Nothing], error) {
-	if err := s.record.LeaveTopic(ctx, in.User, in.Topic); err != nil {
-		return nil, err
-	}
-	return web.NoContent(), nil
+	return web.NoContent(), s.record.LeaveTopic(ctx, in.User, in.Topic)
 }
 
 type userTopicsRequest struct {
@@ -70,10 +64,7 @@ type userTopicsRequest struct {
 func (s *server) listUserTopics(ctx context.Context, in *userTopicsRequest) (*web.Reply[api.UserTopicList], error) {
 	name := func(t *api.UserTopic) string { return t.Topic }
 	items, next, err := web.ReadPage(ctx, in.Page, s.record.UserTopics, in.User, name)
-	if err != nil {
-		return nil, err
-	}
-	return web.OK(&api.UserTopicList{Items: items, Next: next}), nil
+	return web.OK(&api.UserTopicList{Items: items, Next: next}), err
 }
 
 type topicUsersRequest struct {
@@ -96,10 +87,7 @@ type topicUsersRequest struct {
 func (s *server) listTopicUsers(ctx context.Context, in *topicUsersRequest) (*web.Reply[api.TopicUserList], error) {
 	name := func(u *api.TopicUser) string { return u.User }
 	items, next, err := web.ReadPage(ctx, in.Page, s.record.TopicMembers, in.Topic, name)
-	if err != nil {
-		return nil, err
-	}
-	return web.OK(&api.TopicUserList{Items: items, Next: next}), nil
+	return web.OK(&api.TopicUserList{Items: items, Next: next}), err
 }
 
 type changeTopicRequest struct {
@@ -127,10 +115,7 @@ type changeTopicRequest struct {
 //	@Router			/v1/topics/{topic}/users [post]
 func (s *server) changeTopic(ctx context.Context, in *changeTopicRequest) (*web.Reply[web.Nothing], error) {
 	replayed, err := s.record.ChangeTopic(ctx, in.Topic, &in.Body, in.Idempotency)
-	if err != nil {
-		return nil, err
-	}
-	return web.NoContent().Replayed(replayed), nil
+	return web.NoContent().Replayed(replayed), err
 }
 
 type putTopicRequest struct {
@@ -151,10 +136,7 @@ type putTopicRequest struct {
 //	@Success		204		"Done"
 //	@Router			/v1/topics/{topic} [put]
 func (s *server) putTopic(ctx context.Context, in *putTopicRequest) (*web.Reply[web.Nothing], error) {
-	if err := s.record.SetTopicOpen(ctx, in.Topic, *in.Body.Open); err != nil {
-		return nil, err
-	}
-	return web.NoContent(), nil
+	return web.NoContent(), s.record.SetTopicOpen(ctx, in.Topic, *in.Body.Open)
 }
 
 type getTopicRequest struct {

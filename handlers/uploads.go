@@ -62,10 +62,7 @@ type patchUploadRequest struct {
 //	@Router			/v1/uploads/{id} [patch]
 func (s *server) patchUpload(ctx context.Context, in *patchUploadRequest) (*web.Reply[api.Upload], error) {
 	upload, err := s.contacts.SetVisibility(ctx, in.ID, in.Body.Visibility)
-	if err != nil {
-		return nil, err
-	}
-	return web.OK(upload), nil
+	return web.OK(upload), err
 }
 
 type deleteUploadRequest struct {
@@ -83,8 +80,5 @@ type deleteUploadRequest struct {
 //	@Success		204	"Removed, or did not exist"
 //	@Router			/v1/uploads/{id} [delete]
 func (s *server) deleteUpload(ctx context.Context, in *deleteUploadRequest) (*web.Reply[web.Nothing], error) {
-	if err := s.contacts.DeleteUpload(ctx, in.ID); err != nil {
-		return nil, err
-	}
-	return web.NoContent(), nil
+	return web.NoContent(), s.contacts.DeleteUpload(ctx, in.ID)
 }

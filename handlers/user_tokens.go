@@ -61,10 +61,7 @@ type postTokenRequest struct {
 //	@Router			/v1/users/{user}/tokens [post]
 func (s *server) postToken(_ context.Context, in *postTokenRequest) (*web.Reply[api.Token], error) {
 	token, err := s.tokens.Issue(in.User, &in.Body)
-	if err != nil {
-		return nil, err
-	}
-	return web.Created(token), nil
+	return web.Created(token), err
 }
 
 type revokeTokensRequest struct {
@@ -87,10 +84,7 @@ type revokeTokensRequest struct {
 //	@Router			/v1/users/{user}/tokens/revoke [post]
 func (s *server) revokeTokens(ctx context.Context, in *revokeTokensRequest) (*web.Reply[web.Nothing], error) {
 	replayed, err := s.tokens.Revoke(ctx, in.User, in.Idempotency)
-	if err != nil {
-		return nil, err
-	}
-	return web.NoContent().Replayed(replayed), nil
+	return web.NoContent().Replayed(replayed), err
 }
 
 type postTicketRequest struct {
@@ -117,8 +111,5 @@ func (s *server) postTicket(ctx context.Context, _ *postTicketRequest) (*web.Rep
 		return nil, api.Errorf(api.CodeInvalidRequest, "a ticket is made with a user token, not with an API key")
 	}
 	ticket, err := s.tokens.GiveTicket(ctx, u)
-	if err != nil {
-		return nil, err
-	}
-	return web.Created(ticket), nil
+	return web.Created(ticket), err
 }
