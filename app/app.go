@@ -79,7 +79,7 @@ type app struct {
 	// starting says why nothing can be served yet; nil: this process has started.
 	starting atomic.Pointer[string]
 	stopping atomic.Bool
-	readings readings
+	readings *web.Fresh[reading]
 	// closing is closed when HTTP stops: streams end then.
 	closing chan struct{}
 	// following counts the streams that have left their http.Server.
@@ -90,6 +90,7 @@ type app struct {
 // error means a mistake in the configuration.
 func build(ctx context.Context, c *config, log *slog.Logger) (*app, error) {
 	a := &app{config: c, log: log, registry: prometheus.NewRegistry(), closing: make(chan struct{})}
+	a.readings = &web.Fresh[reading]{Every: readyFresh, Read: a.ask}
 	a.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	sender, err := a.openSender()
 	if err != nil {

@@ -29,11 +29,9 @@ const readyTimeout = time.Second
 // dependencies are checked only once, however many probes there are.
 const readyFresh = time.Second
 
-// readings are the latest states of the dependencies.
-type readings struct {
-	one          sync.Mutex // one reading at a time
-	began        time.Time
-	dependencies []api.Dependency // shared by all replies
+// reading has the states of the dependencies, which all replies share.
+type reading struct {
+	dependencies []api.Dependency
 	unserved     []string
 }
 
@@ -43,11 +41,11 @@ type readings struct {
 // shard does not stop the rest. The reply names these, but the process stays ready, so that a
 // load balancer does not cut off what still works.
 func (a *app) ready(ctx context.Context) api.Readiness {
-	dependencies, unserved := a.askOnce(ctx)
+	now := a.readings.Get(ctx)
 	r := api.Readiness{
-		Ready:        dependencies[0].State != stateDown && a.starting.Load() == nil && !a.stopping.Load(),
-		Dependencies: dependencies,
-		Notes:        append(a.notes(), unserved...),
+		Ready:        now.dependencies[0].State != stateDown && a.starting.Load() == nil && !a.stopping.Load(),
+		Dependencies: now.dependencies,
+		Notes:        append(a.notes(), now.unserved...),
 	}
 	if why := a.starting.Load(); why != nil {
 		r.Notes = append(r.Notes, "this process is starting: "+*why)
@@ -58,21 +56,8 @@ func (a *app) ready(ctx context.Context) api.Readiness {
 	return r
 }
 
-// askOnce asks the dependencies, unless another probe has just done so. A probe that arrives in the
-// meantime shares the result.
-func (a *app) askOnce(ctx context.Context) ([]api.Dependency, []string) {
-	r := &a.readings
-	r.one.Lock()
-	defer r.one.Unlock()
-	if r.dependencies == nil || time.Since(r.began) >= readyFresh {
-		r.began = time.Now()
-		r.dependencies, r.unserved = a.ask(context.WithoutCancel(ctx)) // other probes wait for the result as well
-	}
-	return r.dependencies, r.unserved
-}
-
 // ask asks every dependency at once; Redis comes first in the result.
-func (a *app) ask(ctx context.Context) ([]api.Dependency, []string) {
+func (a *app) ask(ctx context.Context) reading {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	var redis, index, sql, workers api.Dependency
@@ -96,7 +81,7 @@ func (a *app) ask(ctx context.Context) ([]api.Dependency, []string) {
 	if index.Name != "" {
 		dependencies = append(dependencies, index)
 	}
-	return dependencies, unserved
+	return reading{dependencies, unserved}
 }
 
 // ping checks that a store answers.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"fanfare/api"
+	"fanfare/handlers/web"
 	"fanfare/store/contacts"
 	"fanfare/store/queue"
 	"fanfare/store/sales"
@@ -24,18 +25,18 @@ const (
 	statsPatience = time.Second
 )
 
-// queueFigure is one metric of a queue.
-type queueFigure struct {
+// figure is one metric of something that is read as a T.
+type figure[T any] struct {
 	desc  *prometheus.Desc
 	kind  prometheus.ValueType
-	value func(*api.QueueStats) float64
+	value func(*T) float64
 }
 
-// owedFigure is a gauge of a backlog of contacts or sales. value returns false if it could not be
-// read.
-type owedFigure struct {
-	desc  *prometheus.Desc
-	value func(*api.Stats) (float64, bool)
+// collect gives the metrics of one T.
+func collect[T any](out chan<- prometheus.Metric, figures []figure[T], from *T, labels ...string) {
+	for _, f := range figures {
+		out <- prometheus.MustNewConstMetric(f.desc, f.kind, f.value(from), labels...)
+	}
 }
 
 // queueMetrics shows readiness, the queues, and the backlog of contacts and sales in /metrics.
@@ -43,27 +44,32 @@ type owedFigure struct {
 // Only readiness and the wake-up latency are the process's own. Figures that cannot be read are
 // absent: old figures are never shown.
 type queueMetrics struct {
-	queues   []*queue.Queue
-	contacts *contacts.Store
-	sales    *sales.Store
-	figures  []queueFigure
-	owed     []owedFigure
-	stats    atomic.Pointer[api.Stats]
+	queues     []*queue.Queue
+	contacts   *contacts.Store
+	sales      *sales.Store
+	ofQueues   []figure[api.QueueStats]
+	ofContacts []figure[api.ContactsStats]
+	ofSales    []figure[api.SalesStats]
+	latest     atomic.Pointer[scrape]
+	readings   *web.Fresh[*scrape]
 
 	ready       func(context.Context) api.Readiness
-	readiness   atomic.Pointer[api.Readiness]
 	isReady     *prometheus.Desc
 	up, latency *prometheus.Desc // of a dependency
+}
 
-	reading sync.Mutex // one reading at a time
-	read    time.Time  // when the last one began
+// scrape is one reading. Its fields are nil or empty if they could not be read.
+type scrape struct {
+	stats api.Stats
+	ready api.Readiness
 }
 
 func newQueueMetrics(o Options) *queueMetrics {
 	m := &queueMetrics{queues: o.Queues, contacts: o.Contacts, sales: o.Sales}
+	m.readings = &web.Fresh[*scrape]{Every: statsFresh, Read: m.read}
 	add := func(kind prometheus.ValueType, name, help string, value func(*api.QueueStats) float64) {
 		desc := prometheus.NewDesc("fanfare_queue_"+name, help, []string{"queue"}, nil)
-		m.figures = append(m.figures, queueFigure{desc, kind, value})
+		m.ofQueues = append(m.ofQueues, figure[api.QueueStats]{desc, kind, value})
 	}
 	add(prometheus.GaugeValue, "depth", "Jobs that are waiting and could run.", func(s *api.QueueStats) float64 { return float64(s.Depth) })
 	add(prometheus.GaugeValue, "blocked", "Jobs that wait for their conflict key.", func(s *api.QueueStats) float64 { return float64(s.Blocked) })
@@ -86,32 +92,21 @@ func newQueueMetrics(o Options) *queueMetrics {
 
 // addOwed adds the figures of contacts and sales.
 func (m *queueMetrics) addOwed() {
-	add := func(name, help string, value func(*api.Stats) (float64, bool)) {
-		m.owed = append(m.owed, owedFigure{prometheus.NewDesc("fanfare_"+name, help, nil, nil), value})
+	ofContacts := func(name, help string, value func(*api.ContactsStats) float64) {
+		desc := prometheus.NewDesc("fanfare_"+name, help, nil, nil)
+		m.ofContacts = append(m.ofContacts, figure[api.ContactsStats]{desc, prometheus.GaugeValue, value})
 	}
-	ofContacts := func(value func(*api.ContactsStats) float64) func(*api.Stats) (float64, bool) {
-		return func(s *api.Stats) (float64, bool) {
-			if s.Contacts == nil {
-				return 0, false
-			}
-			return value(s.Contacts), true
-		}
+	ofSales := func(name, help string, value func(*api.SalesStats) float64) {
+		desc := prometheus.NewDesc("fanfare_"+name, help, nil, nil)
+		m.ofSales = append(m.ofSales, figure[api.SalesStats]{desc, prometheus.GaugeValue, value})
 	}
-	ofSales := func(value func(*api.SalesStats) float64) func(*api.Stats) (float64, bool) {
-		return func(s *api.Stats) (float64, bool) {
-			if s.Sales == nil {
-				return 0, false
-			}
-			return value(s.Sales), true
-		}
-	}
-	add("contacts_pending", "Changes on record that the index of recent contacts does not have yet.", ofContacts(func(c *api.ContactsStats) float64 { return float64(c.Pending) }))
-	add("contacts_lag_seconds", "Age of the oldest change that the index of recent contacts does not have yet.", ofContacts(func(c *api.ContactsStats) float64 { return float64(c.LagMS) / 1000 }))
-	add("sale_waiting_orders", "Confirmed reservations whose orders are not on record yet.", ofSales(func(s *api.SalesStats) float64 { return float64(s.WaitingOrders) }))
-	add("sale_orders_lag_seconds", "Age of the oldest confirmed reservation whose order is not on record yet.", ofSales(func(s *api.SalesStats) float64 { return float64(s.LagMS) / 1000 }))
-	add("sale_open_sales", "Sales that are open for reservations, whether or not units are available.", ofSales(func(s *api.SalesStats) float64 { return float64(s.Open) }))
-	add("sale_unread_sales", "Sales that could not be read and are missing in the other figures of sales.", ofSales(func(s *api.SalesStats) float64 { return float64(s.UnreadSales) }))
-	add("sale_oversold_units", "Units sold beyond the totals, over all sales; /v1/stats lists them by sale.", ofSales(oversoldUnits))
+	ofContacts("contacts_pending", "Changes on record that the index of recent contacts does not have yet.", func(c *api.ContactsStats) float64 { return float64(c.Pending) })
+	ofContacts("contacts_lag_seconds", "Age of the oldest change that the index of recent contacts does not have yet.", func(c *api.ContactsStats) float64 { return float64(c.LagMS) / 1000 })
+	ofSales("sale_waiting_orders", "Confirmed reservations whose orders are not on record yet.", func(s *api.SalesStats) float64 { return float64(s.WaitingOrders) })
+	ofSales("sale_orders_lag_seconds", "Age of the oldest confirmed reservation whose order is not on record yet.", func(s *api.SalesStats) float64 { return float64(s.LagMS) / 1000 })
+	ofSales("sale_open_sales", "Sales that are open for reservations, whether or not units are available.", func(s *api.SalesStats) float64 { return float64(s.Open) })
+	ofSales("sale_unread_sales", "Sales that could not be read and are missing in the other figures of sales.", func(s *api.SalesStats) float64 { return float64(s.UnreadSales) })
+	ofSales("sale_oversold_units", "Units sold beyond the totals, over all sales; /v1/stats lists them by sale.", oversoldUnits)
 }
 
 func oversoldUnits(s *api.SalesStats) (units float64) {
@@ -151,53 +146,47 @@ func (m *queueMetrics) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector, from the last reading.
 func (m *queueMetrics) Collect(out chan<- prometheus.Metric) {
-	stats := m.stats.Load()
-	if stats == nil {
+	latest := m.latest.Load()
+	if latest == nil {
 		return
 	}
-	m.collectReadiness(out, m.readiness.Load())
+	stats := &latest.stats
+	m.collectReadiness(out, &latest.ready)
 	for i := range stats.Queues {
-		s := &stats.Queues[i]
-		for _, f := range m.figures {
-			out <- prometheus.MustNewConstMetric(f.desc, f.kind, f.value(s), s.Name)
-		}
+		collect(out, m.ofQueues, &stats.Queues[i], stats.Queues[i].Name)
 	}
-	for _, f := range m.owed {
-		if value, known := f.value(stats); known {
-			out <- prometheus.MustNewConstMetric(f.desc, prometheus.GaugeValue, value)
-		}
+	if stats.Contacts != nil {
+		collect(out, m.ofContacts, stats.Contacts)
+	}
+	if stats.Sales != nil {
+		collect(out, m.ofSales, stats.Sales)
 	}
 }
 
 // before refreshes the figures if they are older than statsFresh, and then calls next.
 func (m *queueMetrics) before(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		m.refresh(r.Context())
+		m.readings.Get(r.Context())
 		next.ServeHTTP(w, r)
 	})
 }
 
-// refresh reads the figures. Concurrent scrapes share one reading, even if it failed.
-func (m *queueMetrics) refresh(ctx context.Context) {
-	m.reading.Lock()
-	defer m.reading.Unlock()
-	if time.Since(m.read) < statsFresh {
-		return
-	}
-	m.read = time.Now()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statsPatience) // not cancelled with this request: other scrapes wait for the same reading
+// read reads the figures, and keeps them for Collect.
+func (m *queueMetrics) read(ctx context.Context) *scrape {
+	ctx, cancel := context.WithTimeout(ctx, statsPatience)
 	defer cancel()
-	var stats api.Stats
+	r := &scrape{}
 	var all sync.WaitGroup
 	all.Go(func() {
 		if queues, err := statsOf(ctx, m.queues); err == nil {
-			stats.Queues = queues
+			r.stats.Queues = queues
 		}
 	})
-	all.Go(func() { readOwed(ctx, m.contacts, m.sales, &stats) })
-	all.Go(func() { m.readiness.Store(new(m.ready(ctx))) })
+	all.Go(func() { readOwed(ctx, m.contacts, m.sales, &r.stats) })
+	all.Go(func() { r.ready = m.ready(ctx) })
 	all.Wait()
-	m.stats.Store(&stats)
+	m.latest.Store(r)
+	return r
 }
 
 // readOwed adds the backlog of contacts and sales. Figures that cannot be read are left out.

@@ -101,7 +101,7 @@ type server struct {
 	tokens   *usertokens.Store
 	servers  *servers.Store
 	series   *series.Store
-	figures  statsFeed
+	figures  *web.Fresh[figures]
 	pauses   *apps.Store
 	letters  *deadletters.Store
 	queues   []*queue.Queue
@@ -153,11 +153,7 @@ func newServer(o Options) *server {
 		erase: o.Erase, takes: o.TakesDevice, origins: o.PushOrigins, publicKey: o.PublicKey, apps: o.Apps, ready: o.Ready, delivered: o.DeliveredPerSecond, about: o.About, web: web.New(o.Web), messages: messages,
 		metrics: scraped.before(promhttp.HandlerFor(o.Web.Registry, promhttp.HandlerOpts{})), document: o.Document, docs: o.Docs,
 	}
-	s.figures.read = func(ctx context.Context) (*api.Stats, error) {
-		ctx, cancel := s.web.Briefly(ctx)
-		defer cancel()
-		return s.readStats(ctx)
-	}
+	s.figures = &web.Fresh[figures]{Every: figuresEvery, Read: s.readFigures}
 	return s
 }
 

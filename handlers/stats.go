@@ -2,6 +2,7 @@ package handlers
 
 import (
 	"context"
+	"time"
 
 	"fanfare/api"
 	"fanfare/handlers/web"
@@ -75,27 +76,41 @@ type streamStatsRequest struct {
 //	@Failure		503	{object}	api.Problem		"overloaded: the process has FANFARE_MAX_STREAMS open; unavailable"
 //	@Router			/v1/stats/stream [get]
 func (s *server) streamStats(ctx context.Context, _ *streamStatsRequest, out *web.Stream) error {
-	r := s.figures.join(ctx)
-	defer s.figures.leave()
-	select {
-	case <-r.done:
-		if r.err != nil {
-			return r.err
+	wake := make(chan struct{}, 1)
+	for opened := false; ; opened = true {
+		var now figures
+		web.OnNewStack(func() { now = s.figures.Get(ctx) })
+		if now.err != nil && !(opened && api.Passing(now.err)) {
+			return now.err
 		}
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-s.web.Closing(): // which ends the stream
-	}
-	for {
-		if err := out.Await(ctx, r.done); err != nil {
+		if err := out.Send(now.event); err != nil {
 			return err
 		}
-		if r.err != nil && !api.Passing(r.err) {
-			return r.err
-		}
-		if err := out.Send(r.event); err != nil {
+		next := time.AfterFunc(figuresEvery, func() { wake <- struct{}{} })
+		if err := out.Await(ctx, wake); err != nil {
+			next.Stop()
 			return err
 		}
-		r = s.figures.after(r)
 	}
+}
+
+// figuresEvery is how often a stream sends the figures of the queues.
+const figuresEvery = 2 * time.Second
+
+// figures are what all streams of figures send for one reading. The event says so if they could not be read.
+type figures struct {
+	event web.StreamEvent
+	err   error
+}
+
+// readFigures reads the figures and encodes them.
+func (s *server) readFigures(ctx context.Context) figures {
+	ctx, cancel := s.web.Briefly(ctx)
+	defer cancel()
+	stats, err := s.readStats(ctx)
+	if err != nil {
+		return figures{web.StreamEvent{Name: "unavailable", Data: &api.Unavailable{Code: api.CodeOf(err)}}, err}
+	}
+	text, err := web.Encode(stats)
+	return figures{web.StreamEvent{Name: "stats", Data: web.Encoded(text)}, err}
 }
