@@ -17,7 +17,8 @@ import (
 // config is the whole environment. Each field is one variable; its tags are the one source of
 // the name, the default and the sentence that `fanfare --help` and docs/configuration.md show.
 // `shown` replaces the default in those tables where the real one says little, `secret` marks
-// values that must never be printed as they are, and `group` begins a group of variables.
+// values that must never be printed as they are, `least` and `most` are bounds, and `group` begins a
+// group of variables.
 type config struct {
 	Addr            string        `group:"Server" env:"FANFARE_ADDR" envDefault:"127.0.0.1:8080" desc:"address where HTTP listens; an address that is not loopback needs at least one API key"`
 	MetricsAddr     string        `env:"FANFARE_METRICS_ADDR" shown:"none: at FANFARE_ADDR" desc:"private address, such as 127.0.0.1:9090, that serves /metrics, /readyz and pprof (/debug/pprof/) without a key, in plain HTTP; /metrics is then nowhere else, and /readyz at FANFARE_ADDR tells no details. pprof is never at FANFARE_ADDR"`
@@ -26,10 +27,10 @@ type config struct {
 	AdminKey        string        `env:"FANFARE_ADMIN_KEY_FILE" shown:"none" desc:"file with the first API key, ff_<id>_<secret> of a-z 0-9, which has every scope; it is read only as long as no key was ever made"`
 	TrustedProxies  web.Proxies   `env:"FANFARE_TRUSTED_PROXIES" shown:"none" desc:"networks of the proxies in front, such as 10.0.0.0/8,192.0.2.7/32. Only their X-Forwarded-For is believed: fanfare counts wrong keys and tokens by the address that it names, and logs that address"`
 	Roles           []string      `env:"FANFARE_ROLES" envDefault:"api,targeting,delivery,jobs" desc:"what this process does; health, readiness and metrics are served in every role"`
-	Shards          int           `env:"FANFARE_SHARDS" envDefault:"8" desc:"shards per queue, 1 to 256; fixed at first start, another number is refused"`
+	Shards          int           `env:"FANFARE_SHARDS" envDefault:"8" least:"1" most:"256" desc:"shards per queue, 1 to 256; fixed at first start, another number is refused"`
 	ShardSet        shardSet      `env:"FANFARE_SHARD_SET" shown:"all" desc:"which shards this process serves, such as 0-7,12"`
-	RequestTimeout  time.Duration `env:"FANFARE_REQUEST_TIMEOUT" envDefault:"5s" desc:"deadline of a request other than a stream or long poll"`
-	ShutdownTimeout time.Duration `env:"FANFARE_SHUTDOWN_TIMEOUT" envDefault:"20s" desc:"how long a process drains after SIGTERM"`
+	RequestTimeout  time.Duration `env:"FANFARE_REQUEST_TIMEOUT" envDefault:"5s" least:"1ms" desc:"deadline of a request other than a stream or long poll"`
+	ShutdownTimeout time.Duration `env:"FANFARE_SHUTDOWN_TIMEOUT" envDefault:"20s" least:"1ms" desc:"how long a process drains after SIGTERM"`
 	LogLevel        logLevel      `env:"FANFARE_LOG_LEVEL" envDefault:"info" desc:"debug, info, warn or error"`
 	LogFormat       string        `env:"FANFARE_LOG_FORMAT" shown:"text on a terminal, else json" desc:"text or json; messages of commands (not their answers) are text unless this is json"`
 
@@ -37,7 +38,7 @@ type config struct {
 	ContactsURL string `env:"FANFARE_CONTACTS_REDIS_URL" shown:"the Redis of FANFARE_REDIS_URL" secret:"url" desc:"a Redis of its own for the index of recent contacts, whose snapshots then do not slow down the others"`
 
 	DatabaseURL      string        `group:"SQL" env:"FANFARE_DATABASE_URL" envDefault:"sqlite:fanfare.db" secret:"url" desc:"sqlite:<file> (several processes on one machine may share it when Redis is a real one) or mysql://user:password@host:port/name"`
-	DeletedRetention time.Duration `env:"FANFARE_DELETED_RETENTION" envDefault:"720h" desc:"how long SQL remembers deleted contacts and uploads; an upload id that is posted again after that is a new upload"`
+	DeletedRetention time.Duration `env:"FANFARE_DELETED_RETENTION" envDefault:"720h" least:"1ms" desc:"how long SQL remembers deleted contacts and uploads; an upload id that is posted again after that is a new upload"`
 
 	APNsURL      string `group:"APNs" env:"FANFARE_APNS_URL" shown:"Apple's host by the device's environment" desc:"base URL of APNs, https://host[:port]"`
 	APNsCAFile   string `env:"FANFARE_APNS_CA_FILE" shown:"system roots" desc:"PEM file of the certificate authorities that fanfare trusts for APNs"`
@@ -49,26 +50,26 @@ type config struct {
 	AppsFile           string        `group:"Push" env:"FANFARE_APPS_FILE" shown:"none" desc:"several apps: JSON {\"apps\": [{\"topic\", \"environment\", \"url\"?, \"key_file\", \"key_id\", \"team_id\" or \"cert_file\", \"cert_password\"?}, {\"platform\": \"fcm\", \"topic\", \"service_account_file\", \"url\"?, \"token_url\"?, \"ca_file\"?}, {\"platform\": \"webpush\", \"topic\", \"public_key\", \"private_key_file\", \"subject\", \"ca_file\"?, \"connect_to\"?}]}; goes before FANFARE_APNS_KEY_FILE, read again on SIGHUP, all of it or nothing"`
 	WebPushOrigins     []string      `env:"FANFARE_WEBPUSH_ORIGINS" shown:"those of Chrome, Edge, Firefox and Safari" desc:"hosts of further push services of browsers, such as push.example.com,*.push.example.com; * for all: then users choose which public hosts fanfare connects to"`
 	WebPushAllowNets   web.Proxies   `env:"FANFARE_WEBPUSH_ALLOW_NETS" shown:"none" desc:"for tests: networks, such as 127.0.0.0/8, that fanfare connects to for Web Push although their addresses are not public"`
-	MaxInFlight        int           `env:"FANFARE_MAX_IN_FLIGHT" envDefault:"16000" desc:"requests to push services that this process has under way at once, at most eight ninths of them for one app; a killed process may cause that many to be sent a second time. About 3 KB of memory each"`
-	NotificationLease  time.Duration `env:"FANFARE_NOTIFICATION_LEASE" envDefault:"10s" desc:"another process takes over a notification whose process did not renew its lease for this long"`
-	JobLease           time.Duration `env:"FANFARE_JOB_LEASE" envDefault:"30s" desc:"the same for events and background jobs; in a process that also sends, events have the shorter of the two"`
-	MaxAttempts        int           `env:"FANFARE_MAX_ATTEMPTS" envDefault:"8" desc:"failures of a job before it becomes a dead letter; failures of a dependency do not count"`
-	RetryBase          time.Duration `env:"FANFARE_RETRY_BASE" envDefault:"500ms" desc:"first backoff, doubled at each failure, with full jitter"`
-	RetryMax           time.Duration `env:"FANFARE_RETRY_MAX" envDefault:"5m" desc:"longest backoff"`
-	MaxAge             time.Duration `env:"FANFARE_MAX_AGE" envDefault:"24h" desc:"how long work waits for a dependency that is away"`
-	AppProbeInterval   time.Duration `env:"FANFARE_APP_PROBE_INTERVAL" envDefault:"30s" desc:"how often a paused app tries one notification; it also does on SIGHUP, at start and on POST /v1/apps/{topic}/probe"`
-	PausedBytes        int64         `env:"FANFARE_PAUSED_BYTES" envDefault:"0" shown:"0: 30 % of Redis' maxmemory" desc:"bytes of Redis that the notifications of all paused apps may take together; beyond that the newest fail with app_paused. Without maxmemory there is no bound by default"`
-	EventRetention     time.Duration `env:"FANFARE_EVENT_RETENTION" envDefault:"24h" desc:"how long the report of an event is kept after the event's end"`
-	TombstoneRetention time.Duration `env:"FANFARE_TOMBSTONE_RETENTION" envDefault:"1h" desc:"how long fanfare remembers that a notification is done, and how notifications of events to several devices ended. An event that resumes a started page later than that (after an outage of SQL, or as a dead letter that is tried again) may repeat notifications of that page"`
+	MaxInFlight        int           `env:"FANFARE_MAX_IN_FLIGHT" envDefault:"16000" least:"1" desc:"requests to push services that this process has under way at once, at most eight ninths of them for one app; a killed process may cause that many to be sent a second time. About 3 KB of memory each"`
+	NotificationLease  time.Duration `env:"FANFARE_NOTIFICATION_LEASE" envDefault:"10s" least:"1ms" desc:"another process takes over a notification whose process did not renew its lease for this long"`
+	JobLease           time.Duration `env:"FANFARE_JOB_LEASE" envDefault:"30s" least:"1ms" desc:"the same for events and background jobs; in a process that also sends, events have the shorter of the two"`
+	MaxAttempts        int           `env:"FANFARE_MAX_ATTEMPTS" envDefault:"8" least:"1" desc:"failures of a job before it becomes a dead letter; failures of a dependency do not count"`
+	RetryBase          time.Duration `env:"FANFARE_RETRY_BASE" envDefault:"500ms" least:"1ms" desc:"first backoff, doubled at each failure, with full jitter"`
+	RetryMax           time.Duration `env:"FANFARE_RETRY_MAX" envDefault:"5m" least:"1ms" desc:"longest backoff"`
+	MaxAge             time.Duration `env:"FANFARE_MAX_AGE" envDefault:"24h" least:"1ms" desc:"how long work waits for a dependency that is away"`
+	AppProbeInterval   time.Duration `env:"FANFARE_APP_PROBE_INTERVAL" envDefault:"30s" least:"1ms" desc:"how often a paused app tries one notification; it also does on SIGHUP, at start and on POST /v1/apps/{topic}/probe"`
+	PausedBytes        int64         `env:"FANFARE_PAUSED_BYTES" envDefault:"0" least:"0" shown:"0: 30 % of Redis' maxmemory" desc:"bytes of Redis that the notifications of all paused apps may take together; beyond that the newest fail with app_paused. Without maxmemory there is no bound by default"`
+	EventRetention     time.Duration `env:"FANFARE_EVENT_RETENTION" envDefault:"24h" least:"1ms" desc:"how long the report of an event is kept after the event's end"`
+	TombstoneRetention time.Duration `env:"FANFARE_TOMBSTONE_RETENTION" envDefault:"1h" least:"1ms" desc:"how long fanfare remembers that a notification is done, and how notifications of events to several devices ended. An event that resumes a started page later than that (after an outage of SQL, or as a dead letter that is tried again) may repeat notifications of that page"`
 
 	ContactsMax int `group:"Contacts" env:"FANFARE_CONTACTS_MAX" envDefault:"120" desc:"entries per user in the index of recent contacts, at most 127: from the 129th entry on Redis needs ten times the memory"`
 	ContactsMin int `env:"FANFARE_CONTACTS_MIN" envDefault:"10" desc:"a user's index with fewer entries than this is filled again from SQL"`
 
-	ChatMaxMessages int           `group:"Chat" env:"FANFARE_CHAT_MAX_MESSAGES" envDefault:"10000" desc:"messages that a chat keeps, whether everybody has read them or not"`
-	ChatMaxAge      time.Duration `env:"FANFARE_CHAT_MAX_AGE" envDefault:"720h" desc:"how long a chat keeps a message, whether everybody has read it or not"`
+	ChatMaxMessages int           `group:"Chat" env:"FANFARE_CHAT_MAX_MESSAGES" envDefault:"10000" least:"1" most:"1000000" desc:"messages that a chat keeps, whether everybody has read them or not"`
+	ChatMaxAge      time.Duration `env:"FANFARE_CHAT_MAX_AGE" envDefault:"720h" least:"1s" desc:"how long a chat keeps a message, whether everybody has read it or not"`
 
-	SaleMinReplicas int   `group:"Sales" env:"FANFARE_SALE_MIN_REPLICAS" envDefault:"0" desc:"how many replicas of Redis must have a reservation, confirmation or release before it is answered; if too few have it in time, the answer is 503 unknown_outcome"`
-	SaleMaxInFlight int   `env:"FANFARE_SALE_MAX_IN_FLIGHT" envDefault:"1024" desc:"reservations under way at once in this process; further ones are answered 503 at once"`
+	SaleMinReplicas int   `group:"Sales" env:"FANFARE_SALE_MIN_REPLICAS" envDefault:"0" least:"0" most:"100" desc:"how many replicas of Redis must have a reservation, confirmation or release before it is answered; if too few have it in time, the answer is 503 unknown_outcome"`
+	SaleMaxInFlight int   `env:"FANFARE_SALE_MAX_IN_FLIGHT" envDefault:"1024" least:"1" desc:"reservations under way at once in this process; further ones are answered 503 at once"`
 	SaleLocal       onOff `env:"FANFARE_SALE_LOCAL" envDefault:"on" desc:"on: refusals as sold_out and reads of a sale may come from memory, at most 100 ms old; off: every answer comes from Redis"`
 
 	UserKeysFile   string   `group:"Users and pages" env:"FANFARE_USER_KEYS_FILE" shown:"none" desc:"JWKS file of the keys with which your backend signs user tokens: ES256, EdDSA, RS256 (2048 bits or more) or HS256 (32 bytes or more), each with its kid; read again on SIGHUP"`
@@ -81,11 +82,11 @@ type config struct {
 
 	RateLimit       web.RateLimit `group:"Limits" env:"FANFARE_RATE_LIMIT" envDefault:"off" desc:"requests per API key, such as 500/s, 1000/m or 20000/h; each process counts for itself, so n processes together allow n times as many"`
 	UserRateLimit   web.RateLimit `env:"FANFARE_USER_RATE_LIMIT" envDefault:"off" desc:"requests per user with a user token, such as 20/s; each process counts for itself"`
-	MaxStreams      int64         `env:"FANFARE_MAX_STREAMS" envDefault:"20000" desc:"streams and long polls that this process keeps open; one more is answered 503"`
-	KeyMaxStreams   int64         `env:"FANFARE_KEY_MAX_STREAMS" envDefault:"0" desc:"streams and long polls that one API key may keep open in this process; one more is answered 429. 0: no bound of its own"`
-	UserMaxStreams  int64         `env:"FANFARE_USER_MAX_STREAMS" envDefault:"32" desc:"streams that one user may keep open in this process, whichever keys and tokens opened them; one more is answered 429. User tokens together have at most 80 % of FANFARE_MAX_STREAMS"`
-	UserMaxPolls    int64         `env:"FANFARE_USER_MAX_POLLS" envDefault:"8" desc:"the same for one user's long polls"`
-	UserMaxInFlight int64         `env:"FANFARE_USER_MAX_IN_FLIGHT" envDefault:"32" desc:"requests of one user that this process answers at once; it counts calls that a user token can make, whether a token or an API key makes them. One more is answered 429. User tokens together have at most 80 % of the 4,096 requests that a process answers at once"`
+	MaxStreams      int64         `env:"FANFARE_MAX_STREAMS" envDefault:"20000" least:"1" desc:"streams and long polls that this process keeps open; one more is answered 503"`
+	KeyMaxStreams   int64         `env:"FANFARE_KEY_MAX_STREAMS" envDefault:"0" least:"0" desc:"streams and long polls that one API key may keep open in this process; one more is answered 429. 0: no bound of its own"`
+	UserMaxStreams  int64         `env:"FANFARE_USER_MAX_STREAMS" envDefault:"32" least:"1" desc:"streams that one user may keep open in this process, whichever keys and tokens opened them; one more is answered 429. User tokens together have at most 80 % of FANFARE_MAX_STREAMS"`
+	UserMaxPolls    int64         `env:"FANFARE_USER_MAX_POLLS" envDefault:"8" least:"1" desc:"the same for one user's long polls"`
+	UserMaxInFlight int64         `env:"FANFARE_USER_MAX_IN_FLIGHT" envDefault:"32" least:"1" desc:"requests of one user that this process answers at once; it counts calls that a user token can make, whether a token or an API key makes them. One more is answered 429. User tokens together have at most 80 % of the 4,096 requests that a process answers at once"`
 	// Whether Go's own variables GOGC and GOMEMLIMIT are set.
 	ownGC, ownMemory bool
 }

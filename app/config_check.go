@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,6 +22,7 @@ import (
 // check finds the errors of a configuration that could be read.
 func (c *config) check() problems {
 	var p problems
+	p = append(p, c.checkBounds()...)
 	p = append(p, c.checkAddress()...)
 	p = append(p, c.checkStores()...)
 	p = append(p, c.checkRoles()...)
@@ -29,7 +31,6 @@ func (c *config) check() problems {
 	p = append(p, c.checkWebPush()...)
 	p = append(p, c.checkTimes()...)
 	p = append(p, c.checkContacts()...)
-	p = append(p, c.checkChats()...)
 	p = append(p, c.checkSales()...)
 	p = append(p, c.checkOrigins()...)
 	p = append(p, c.checkPublicURL()...)
@@ -38,6 +39,37 @@ func (c *config) check() problems {
 		p = append(p, fmt.Sprintf("FANFARE_LOG_FORMAT: %q is neither text nor json", c.LogFormat))
 	}
 	return p
+}
+
+// checkBounds finds numbers and times outside the bounds of their tags.
+func (c *config) checkBounds() problems {
+	var p problems
+	value := reflect.ValueOf(c).Elem()
+	for _, v := range variables() {
+		field, tag := value.Field(v.field), value.Type().Field(v.field).Tag
+		least, most := tag.Get("least"), tag.Get("most")
+		switch {
+		case least == "" || inBounds(field, least, most):
+		case most == "":
+			p = append(p, fmt.Sprintf("%s: %v is not at least %s", v.Name, field, least))
+		default:
+			p = append(p, fmt.Sprintf("%s: %v is not within %s to %s", v.Name, field, least, most))
+		}
+	}
+	return p
+}
+
+// inBounds compares a number or a time with bounds in the form of the variable; most may be "".
+func inBounds(field reflect.Value, least, most string) bool {
+	bound := func(text string) int64 {
+		if field.Type() == reflect.TypeFor[time.Duration]() {
+			d, _ := time.ParseDuration(text) // a bound of the program's own
+			return int64(d)
+		}
+		n, _ := strconv.ParseInt(text, 10, 64)
+		return n
+	}
+	return field.Int() >= bound(least) && (most == "" || field.Int() <= bound(most))
 }
 
 func (c *config) checkAddress() problems {
@@ -141,9 +173,6 @@ func (c *config) checkRoles() problems {
 }
 
 func (c *config) checkShards() problems {
-	if c.Shards < 1 || c.Shards > 256 {
-		return problems{fmt.Sprintf("FANFARE_SHARDS: %d is not within 1 to 256", c.Shards)}
-	}
 	for _, shard := range c.ShardSet {
 		if shard >= c.Shards {
 			return problems{fmt.Sprintf("FANFARE_SHARD_SET: %d is not below FANFARE_SHARDS (%d)", shard, c.Shards)}
@@ -199,80 +228,21 @@ func (c *config) checkWebPush() problems {
 
 func (c *config) checkTimes() problems {
 	var p problems
-	for name, d := range map[string]time.Duration{
-		"FANFARE_NOTIFICATION_LEASE": c.NotificationLease, "FANFARE_JOB_LEASE": c.JobLease,
-		"FANFARE_RETRY_BASE": c.RetryBase, "FANFARE_RETRY_MAX": c.RetryMax, "FANFARE_MAX_AGE": c.MaxAge,
-		"FANFARE_APP_PROBE_INTERVAL": c.AppProbeInterval, "FANFARE_EVENT_RETENTION": c.EventRetention,
-		"FANFARE_TOMBSTONE_RETENTION": c.TombstoneRetention, "FANFARE_REQUEST_TIMEOUT": c.RequestTimeout,
-		"FANFARE_DELETED_RETENTION": c.DeletedRetention, "FANFARE_SHUTDOWN_TIMEOUT": c.ShutdownTimeout,
-	} {
-		if d < time.Millisecond {
-			p = append(p, fmt.Sprintf("%s: %v is not at least 1ms", name, d))
-		}
-	}
-	slices.Sort(p)
 	if c.RetryMax < c.RetryBase {
 		p = append(p, fmt.Sprintf("FANFARE_RETRY_MAX: %v is below FANFARE_RETRY_BASE (%v)", c.RetryMax, c.RetryBase))
 	}
 	if window := max(2*c.NotificationLease, 2*c.JobLease, c.RetryMax); c.TombstoneRetention < window {
 		p = append(p, fmt.Sprintf("FANFARE_TOMBSTONE_RETENTION: %v is below %v, for which work may be redone (two leases, FANFARE_RETRY_MAX)", c.TombstoneRetention, window))
 	}
-	if c.MaxInFlight < 1 {
-		p = append(p, fmt.Sprintf("FANFARE_MAX_IN_FLIGHT: %d is not at least 1", c.MaxInFlight))
-	}
-	if c.PausedBytes < 0 {
-		p = append(p, fmt.Sprintf("FANFARE_PAUSED_BYTES: %d is negative", c.PausedBytes))
-	}
-	if c.MaxAttempts < 1 {
-		p = append(p, fmt.Sprintf("FANFARE_MAX_ATTEMPTS: %d is not at least 1", c.MaxAttempts))
-	}
 	return p
 }
-
-func (c *config) checkChats() problems {
-	var p problems
-	if c.ChatMaxMessages < 1 || c.ChatMaxMessages > mostMessages {
-		p = append(p, fmt.Sprintf("FANFARE_CHAT_MAX_MESSAGES: %d is not within 1 to %d", c.ChatMaxMessages, mostMessages))
-	}
-	if c.ChatMaxAge < time.Second {
-		p = append(p, fmt.Sprintf("FANFARE_CHAT_MAX_AGE: %v is not at least 1s", c.ChatMaxAge))
-	}
-	for _, bound := range []struct {
-		name         string
-		value, least int64
-	}{
-		{"FANFARE_MAX_STREAMS", c.MaxStreams, 1},
-		{"FANFARE_KEY_MAX_STREAMS", c.KeyMaxStreams, 0},
-		{"FANFARE_USER_MAX_STREAMS", c.UserMaxStreams, 1},
-		{"FANFARE_USER_MAX_POLLS", c.UserMaxPolls, 1},
-		{"FANFARE_USER_MAX_IN_FLIGHT", c.UserMaxInFlight, 1},
-	} {
-		if bound.value < bound.least {
-			p = append(p, fmt.Sprintf("%s: %d is not at least %d", bound.name, bound.value, bound.least))
-		}
-	}
-	return p
-}
-
-// mostMessages is the largest number of messages that a chat may keep; more would strain one Redis.
-const mostMessages = 1_000_000
 
 func (c *config) checkSales() problems {
-	var p problems
-	if c.SaleMinReplicas < 0 || c.SaleMinReplicas > maxReplicas {
-		p = append(p, fmt.Sprintf("FANFARE_SALE_MIN_REPLICAS: %d is not within 0 to %d", c.SaleMinReplicas, maxReplicas))
-	}
 	if c.SaleMinReplicas > 0 && c.embedded() {
-		p = append(p, "FANFARE_SALE_MIN_REPLICAS: an embedded Redis has no replicas")
+		return problems{"FANFARE_SALE_MIN_REPLICAS: an embedded Redis has no replicas"}
 	}
-	if c.SaleMaxInFlight < 1 {
-		p = append(p, fmt.Sprintf("FANFARE_SALE_MAX_IN_FLIGHT: %d is not positive", c.SaleMaxInFlight))
-	}
-	return p
+	return nil
 }
-
-// maxReplicas is the largest number of replicas to wait for.
-const maxReplicas = 100
 
 func (c *config) checkContacts() problems {
 	if c.ContactsMax < 1 || c.ContactsMax > api.LargestIndexMax {

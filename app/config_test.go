@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -135,7 +136,7 @@ func TestConfigProblems(t *testing.T) {
 		"StreamsThatAreNoNumber": {"FANFARE_MAX_STREAMS=many", "FANFARE_MAX_STREAMS: \"many\" is not a whole number"},
 		"SaleReplicasEmbedded":   {"FANFARE_SALE_MIN_REPLICAS=1", "FANFARE_SALE_MIN_REPLICAS: an embedded Redis has no replicas"},
 		"SaleReplicasBelowZero":  {"FANFARE_SALE_MIN_REPLICAS=-1", "FANFARE_SALE_MIN_REPLICAS: -1 is not within 0 to 100"},
-		"SaleWithoutRoom":        {"FANFARE_SALE_MAX_IN_FLIGHT=0", "FANFARE_SALE_MAX_IN_FLIGHT: 0 is not positive"},
+		"SaleWithoutRoom":        {"FANFARE_SALE_MAX_IN_FLIGHT=0", "FANFARE_SALE_MAX_IN_FLIGHT: 0 is not at least 1"},
 		"SaleLocalMaybe":         {"FANFARE_SALE_LOCAL=maybe", "FANFARE_SALE_LOCAL: \"maybe\" is neither on nor off"},
 		"SQLiteWithoutFile":      {"FANFARE_DATABASE_URL=sqlite:", "FANFARE_DATABASE_URL: names no file"},
 		"NoSuchFolder":           {"FANFARE_DATABASE_URL=sqlite:/does/not/exist.db?_x=1", "FANFARE_DATABASE_URL: the folder of /does/not/exist.db: stat /does/not: no such"},
@@ -149,7 +150,7 @@ func TestConfigProblems(t *testing.T) {
 		"AppsFileTwice":          {"FANFARE_APPS_FILE=/dev/null FANFARE_APNS_APPS_FILE=/dev/null", "FANFARE_APNS_APPS_FILE: is the former name of FANFARE_APPS_FILE"},
 		"APNsURLPlain":           {"FANFARE_APNS_URL=http://h", "FANFARE_APNS_URL: is not https://"},
 		"RetryMaxBelowBase":      {"FANFARE_RETRY_MAX=1ms", "FANFARE_RETRY_MAX: 1ms is below FANFARE_RETRY_BASE"},
-		"PausedBelowZero":        {"FANFARE_PAUSED_BYTES=-1", "FANFARE_PAUSED_BYTES: -1 is negative"},
+		"PausedBelowZero":        {"FANFARE_PAUSED_BYTES=-1", "FANFARE_PAUSED_BYTES: -1 is not at least 0"},
 		"TombstoneTooShort":      {"FANFARE_TOMBSTONE_RETENTION=1m", "FANFARE_TOMBSTONE_RETENTION: 1m0s is below 5m0s"},
 		"OriginWithPath":         {"FANFARE_ALLOWED_ORIGINS=https://a.example/", "FANFARE_ALLOWED_ORIGINS: \"https://a.example/\" is not an origin such as"},
 		"OriginWithoutScheme":    {"FANFARE_ALLOWED_ORIGINS=a.example", "FANFARE_ALLOWED_ORIGINS: \"a.example\" is not"},
@@ -264,4 +265,26 @@ func markdownCode(v variable) string {
 		return v.Default
 	}
 	return "`" + v.Default + "`"
+}
+
+// The bounds of variables can be read, and their defaults are within them.
+func TestBoundsOfVariables(t *testing.T) {
+	t.Parallel()
+	c, err := parseConfig(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range variables() {
+		field := reflect.TypeFor[config]().Field(v.field)
+		for _, bound := range []string{field.Tag.Get("least"), field.Tag.Get("most")} {
+			_, notNumber := strconv.ParseInt(bound, 10, 64)
+			_, notTime := time.ParseDuration(bound)
+			if isTime := field.Type == reflect.TypeFor[time.Duration](); bound != "" && (isTime && notTime != nil || !isTime && notNumber != nil) {
+				t.Errorf("%s: bound %q", v.Name, bound)
+			}
+		}
+	}
+	if p := c.checkBounds(); len(p) > 0 {
+		t.Error(p)
+	}
 }
