@@ -99,10 +99,7 @@ func (s *server) listMessages(ctx context.Context, in *listMessagesRequest) (*we
 	page, err := s.chats.Messages(ctx, in.Chat, chat.MessagesQuery{
 		User: in.User, After: in.After, Before: in.Before, Limit: int(in.Limit), Epoch: in.Epoch,
 	})
-	if err != nil {
-		return nil, asStranger(ctx, err)
-	}
-	return web.OK(page), nil
+	return web.OK(page), asStranger(ctx, err)
 }
 
 type deleteMessageRequest struct {

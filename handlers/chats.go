@@ -61,10 +61,7 @@ type chatRequest struct {
 //	@Router			/v1/chats/{chat} [get]
 func (s *server) getChat(ctx context.Context, in *chatRequest) (*web.Reply[api.ChatInfo], error) {
 	info, err := s.chats.Chat(ctx, in.Chat, caller(ctx))
-	if err != nil {
-		return nil, asStranger(ctx, err)
-	}
-	return web.OK(info), nil
+	return web.OK(info), asStranger(ctx, err)
 }
 
 type listChatMembersRequest struct {
@@ -85,20 +82,11 @@ type listChatMembersRequest struct {
 //	@Failure	404		{object}	api.Problem			"not_found"
 //	@Router		/v1/chats/{chat}/members [get]
 func (s *server) listChatMembers(ctx context.Context, in *listChatMembersRequest) (*web.Reply[api.ChatMemberList], error) {
-	after, err := web.OpenCursor(in.Cursor)
-	if err != nil {
-		return nil, err
+	read := func(ctx context.Context, chat, after string, limit int) ([]api.ChatMember, error) {
+		return s.chats.Members(ctx, chat, caller(ctx), after, limit)
 	}
-	limit := int(in.Limit)
-	items, err := s.chats.Members(ctx, in.Chat, caller(ctx), after, limit+1)
-	if err != nil {
-		return nil, asStranger(ctx, err)
-	}
-	list := &api.ChatMemberList{Items: items}
-	if len(items) > limit {
-		list.Items, list.Next = items[:limit], web.SealCursor(items[limit-1].User)
-	}
-	return web.OK(list), nil
+	items, next, err := web.ReadPage(ctx, in.Page, read, in.Chat, func(m *api.ChatMember) string { return m.User })
+	return web.OK(&api.ChatMemberList{Items: items, Next: next}), asStranger(ctx, err)
 }
 
 type joinChatRequest struct {
@@ -172,14 +160,7 @@ func (s *server) listUserChats(ctx context.Context, in *listUserChatsRequest) (*
 		return nil, err
 	}
 	items, next, err := s.chats.UserChats(ctx, in.User, after, int(in.Limit))
-	if err != nil {
-		return nil, err
-	}
-	list := &api.UserChatList{Items: items}
-	if next != "" {
-		list.Next = web.SealCursor(next)
-	}
-	return web.OK(list), nil
+	return web.OK(&api.UserChatList{Items: items, Next: web.SealCursor(next)}), err
 }
 
 // openJoined reads the cursor of a list in the order of joining: a time and a chat.

@@ -56,9 +56,7 @@ func (s *server) listDeadLetters(ctx context.Context, in *listDeadLettersRequest
 	if err != nil {
 		return nil, err
 	}
-	if list.Next != "" {
-		list.Next = web.SealCursor(list.Next)
-	}
+	list.Next = web.SealCursor(list.Next)
 	return web.OK(list), nil
 }
 

@@ -135,9 +135,7 @@ func (s *server) listEvents(ctx context.Context, in *listEventsRequest) (*web.Re
 	if err != nil {
 		return nil, err
 	}
-	if next != "" {
-		list.Next = web.SealCursor(next)
-	}
+	list.Next = web.SealCursor(next)
 	return web.OK(list), nil
 }
 

@@ -79,14 +79,7 @@ func (s *server) listReservations(ctx context.Context, in *listReservationsReque
 		return nil, err
 	}
 	items, next, err := s.reservations(ctx, in, after)
-	if err != nil {
-		return nil, err
-	}
-	list := &api.ReservationList{Items: items}
-	if next != "" {
-		list.Next = web.SealCursor(next)
-	}
-	return web.OK(list), nil
+	return web.OK(&api.ReservationList{Items: items, Next: web.SealCursor(next)}), err
 }
 
 func (s *server) reservations(ctx context.Context, in *listReservationsRequest, after string) (items []api.Reservation, next string, err error) {

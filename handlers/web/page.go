@@ -56,8 +56,11 @@ func ReadPage[T any](ctx context.Context, p Page, read func(ctx context.Context,
 	return items[:limit], SealCursor(name(&items[limit-1])), nil
 }
 
-// SealCursor makes the content of a cursor opaque to callers.
+// SealCursor makes the content of a cursor opaque to callers. "", which is no cursor, stays "".
 func SealCursor(inner string) string {
+	if inner == "" {
+		return ""
+	}
 	return base64.RawURLEncoding.EncodeToString([]byte("1" + inner))
 }
 
