@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"runtime"
 	"slices"
@@ -23,32 +24,21 @@ import (
 type action func(context.Context, *config, outputs) error
 
 // command parses arguments.
-type command struct {
-	parse func(args []string) (action, error)
-}
+type command func(args []string) (action, error)
 
 // commands lists the commands that need the configuration; version and help do not.
 func commands() map[string]command {
 	return map[string]command{
-		"serve":       {withoutArguments("serve", serve)},
-		"migrate":     {withoutArguments("migrate", migrate)},
-		"healthcheck": {withoutArguments("healthcheck", healthcheck)},
-		"keys":        {parseKeys},
-		"vapid":       {parseVAPID},
+		"serve":       withoutArguments("serve", serve),
+		"migrate":     withoutArguments("migrate", migrate),
+		"healthcheck": withoutArguments("healthcheck", healthcheck),
+		"keys":        parseKeys,
+		"vapid":       parseVAPID,
 	}
-}
-
-// commandNames is the set of the names of all commands.
-func commandNames() map[string]bool {
-	names := map[string]bool{"help": true, "version": true}
-	for name := range commands() {
-		names[name] = true
-	}
-	return names
 }
 
 // withoutArguments is a command that takes no arguments.
-func withoutArguments(name string, do action) func([]string) (action, error) {
+func withoutArguments(name string, do action) command {
 	return func(args []string) (action, error) {
 		if len(args) > 0 {
 			return nil, usageError(fmt.Sprintf("%s takes no arguments, not %q", name, args[0]))
@@ -169,22 +159,18 @@ func healthcheck(ctx context.Context, c *config, _ outputs) error {
 
 // parseKeys parses keys create, list, revoke and rotate-token-key.
 func parseKeys(args []string) (action, error) {
+	const takes = "keys takes create, list, revoke or rotate-token-key"
+	verbs := map[string]command{
+		"create": parseCreate, "list": parseList, "revoke": parseRevoke, "rotate-token-key": parseRotate,
+	}
 	if len(args) == 0 {
-		return nil, usageError("keys takes create, list, revoke or rotate-token-key")
+		return nil, usageError(takes)
 	}
-	switch verb, rest := args[0], args[1:]; verb {
-	case "create":
-		return parseCreate(rest)
-	case "list":
-		return parseList(rest)
-	case "revoke":
-		return parseRevoke(rest)
-	case "rotate-token-key":
-		return parseRotate(rest)
-	default:
-		verbs := map[string]bool{"create": true, "list": true, "revoke": true, "rotate-token-key": true}
-		return nil, usageError(fmt.Sprintf("keys takes create, list, revoke or rotate-token-key, not %q%s", verb, nearest(verb, verbs)))
+	parse, ok := verbs[args[0]]
+	if !ok {
+		return nil, usageError(fmt.Sprintf("%s, not %q%s", takes, args[0], nearest(args[0], maps.Keys(verbs))))
 	}
+	return parse(args[1:])
 }
 
 func parseCreate(args []string) (action, error) {

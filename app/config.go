@@ -3,6 +3,7 @@ package app
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"reflect"
 	"slices"
 	"strings"
@@ -218,14 +219,14 @@ func variableOf(problem string) string {
 // otherwise quietly leave a default in force. It ignores the variables that Kubernetes sets for
 // a Service named fanfare, and those of the tests.
 func unknownVariables(vars map[string]string) problems {
-	known := map[string]bool{}
+	var known []string
 	for _, v := range variables() {
-		known[v.Name] = true
+		known = append(known, v.Name)
 	}
 	var found problems
 	for name := range vars {
-		if strings.HasPrefix(name, "FANFARE_") && !known[name] && !foreignVariable(name) {
-			found = append(found, name+": is not a variable of fanfare"+nearest(name, known))
+		if strings.HasPrefix(name, "FANFARE_") && !slices.Contains(known, name) && !foreignVariable(name) {
+			found = append(found, name+": is not a variable of fanfare"+nearest(name, slices.Values(known)))
 		}
 	}
 	slices.Sort(found)
@@ -242,7 +243,7 @@ func foreignVariable(name string) bool {
 }
 
 // nearest suggests the known name that is closest to an unknown one.
-func nearest(name string, known map[string]bool) string {
+func nearest(name string, known iter.Seq[string]) string {
 	best, distance := "", min(4, len(name)/2+1)
 	for candidate := range known {
 		if d := editDistance(name, candidate); d < distance || (d == distance && candidate < best) {

@@ -11,8 +11,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -88,17 +90,18 @@ func dispatch(ctx context.Context, args, environ []string, to outputs) error {
 	if wantsHelp(args) {
 		return help(to)
 	}
-	command, ok := commands()[name]
+	parse, ok := commands()[name]
 	switch {
 	case name == "version", name == "--version", name == "-version":
 		return version(to)
 	case !ok:
-		return usageError(fmt.Sprintf("there is no command %q%s", name, nearest(name, commandNames())))
+		names := slices.AppendSeq([]string{"help", "version"}, maps.Keys(commands()))
+		return usageError(fmt.Sprintf("there is no command %q%s", name, nearest(name, slices.Values(names))))
 	}
 	if len(args) > 0 {
 		args = args[1:]
 	}
-	check, err := command.parse(args)
+	run, err := parse(args)
 	if err != nil {
 		return err
 	}
@@ -106,7 +109,7 @@ func dispatch(ctx context.Context, args, environ []string, to outputs) error {
 	if err != nil {
 		return err
 	}
-	if err := check(ctx, c, to); err != nil {
+	if err := run(ctx, c, to); err != nil {
 		return fmt.Errorf("%s", c.scrub(err.Error()))
 	}
 	return nil
