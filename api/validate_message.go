@@ -19,66 +19,46 @@ func ruleName(tag string) string {
 // message says in words what a field must be. It is shown after the field's name.
 func message(f validator.FieldError) string {
 	switch f.Tag() {
-	case "required":
-		return requiredMessage(f)
-	case "identifier":
-		return fmt.Sprintf("must be 1 to %d bytes of A-Z a-z 0-9 . _ : @ -", MaxIdentifier)
-	case "token":
-		if f.Param() != "" {
-			return "is not a token of " + f.Param()
-		}
-		return TokenRule
-	case "apns":
-		return "is for the platform apns alone"
-	case "webpush":
-		return "is for the platform webpush alone"
-	case "derived":
-		return "must be left out: the endpoint of the subscription gives it"
-	case "endpoint":
-		return fmt.Sprintf("must be a URL with https, port 443 and the name of a host, at most %d bytes", MaxEndpoint)
-	case "p256dh":
-		return "must be an uncompressed point on P-256 in base64url"
-	case "auth":
-		return "must be 16 bytes in base64url"
-	case "locale":
-		return fmt.Sprintf("must be a language, perhaps with a region, such as de or de-AT, at most %d bytes", MaxLocale)
-	case "text":
-		return fmt.Sprintf("must be 1 to %d characters", MaxMessageText)
 	case "oneof":
 		return "must be one of " + strings.Join(strings.Fields(f.Param()), ", ")
-	case "exactly_one":
-		return "must hold exactly one of " + f.Param()
-	case "printable":
-		return "may not hold control characters"
-	case "object":
-		return "must be a JSON object"
-	case "background":
-		return "must not be 10 for a background push"
-	case "equal":
-		return "must equal " + f.Param() + ", or be left out"
-	case "after":
-		return "must be after " + f.Param()
-	case "unique":
-		if f.Param() != "" {
-			return "repeats " + f.Param()
-		}
-		return "must name each value once"
 	case "min", "max", "maxbytes", "maxjson":
 		return boundMessage(f)
 	}
-	return "breaks the rule " + f.Tag()
+	words, ok := messages[f.Tag()]
+	switch {
+	case !ok:
+		return "breaks the rule " + f.Tag()
+	case f.Param() == "" || words.with == "":
+		return words.plain
+	}
+	return fmt.Sprintf(words.with, f.Param())
+}
+
+// messages say what a field must be, by the tag of a rule: plain, and with the rule's parameter in it.
+var messages = map[string]struct{ plain, with string }{
+	"required":    {"is required", "needs %s"},
+	"identifier":  {plain: fmt.Sprintf("must be 1 to %d bytes of A-Z a-z 0-9 . _ : @ -", MaxIdentifier)},
+	"token":       {TokenRule, "is not a token of %s"},
+	"apns":        {plain: "is for the platform apns alone"},
+	"webpush":     {plain: "is for the platform webpush alone"},
+	"derived":     {plain: "must be left out: the endpoint of the subscription gives it"},
+	"endpoint":    {plain: fmt.Sprintf("must be a URL with https, port 443 and the name of a host, at most %d bytes", MaxEndpoint)},
+	"p256dh":      {plain: "must be an uncompressed point on P-256 in base64url"},
+	"auth":        {plain: "must be 16 bytes in base64url"},
+	"locale":      {plain: fmt.Sprintf("must be a language, perhaps with a region, such as de or de-AT, at most %d bytes", MaxLocale)},
+	"text":        {plain: fmt.Sprintf("must be 1 to %d characters", MaxMessageText)},
+	"exactly_one": {with: "must hold exactly one of %s"},
+	"printable":   {plain: "may not hold control characters"},
+	"object":      {plain: "must be a JSON object"},
+	"background":  {plain: "must not be 10 for a background push"},
+	"equal":       {with: "must equal %s, or be left out"},
+	"after":       {with: "must be after %s"},
+	"unique":      {"must name each value once", "repeats %s"},
 }
 
 // TokenRule says what a token must be.
 var TokenRule = fmt.Sprintf("must be a token of APNs (hex of even length, %d to %d digits), FCM (%d to %d characters of A-Z a-z 0-9 _ : . -) or a browser (wp. and %d of base64url)",
 	MinTokenHex, MaxTokenHex, MinDeviceToken, MaxDeviceToken, tokenHash)
-
-func requiredMessage(f validator.FieldError) string {
-	if f.Param() != "" {
-		return "needs " + f.Param()
-	}
-	return "is required"
-}
 
 // boundMessage names the unit that the rule counts: items, bytes, characters or the number
 // itself.
