@@ -22,18 +22,11 @@ func (a *app) listApps(ctx context.Context) ([]api.App, error) {
 	if err != nil {
 		return nil, err
 	}
-	names := map[string]bool{}
-	for name := range a.sender.Apps() {
-		names[name] = true
-	}
-	for name := range states {
-		names[name] = true
-	}
-	for name := range waiting {
-		names[name] = true
-	}
-	list := make([]api.App, 0, len(names))
-	for _, name := range slices.Sorted(maps.Keys(names)) {
+	names := slices.Collect(maps.Keys(a.sender.Apps()))
+	names = slices.AppendSeq(slices.AppendSeq(names, maps.Keys(states)), maps.Keys(waiting))
+	slices.Sort(names)
+	var list []api.App
+	for _, name := range slices.Compact(names) {
 		list = append(list, describeApp(name, states[name], waiting[name]))
 	}
 	return list, nil
