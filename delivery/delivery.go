@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync"
@@ -49,23 +50,14 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	or := func(d *time.Duration, value time.Duration) {
-		if *d <= 0 {
-			*d = value
-		}
-	}
-	or(&o.ProbeEvery, 30*time.Second)
-	or(&o.MaxAge, 24*time.Hour)
-	or(&o.RetryBase, 500*time.Millisecond)
-	or(&o.RetryMax, 5*time.Minute)
-	if o.InFlight <= 0 {
-		o.InFlight = InFlight
-	}
+	o.ProbeEvery = cmp.Or(o.ProbeEvery, 30*time.Second)
+	o.MaxAge = cmp.Or(o.MaxAge, 24*time.Hour)
+	o.RetryBase = cmp.Or(o.RetryBase, 500*time.Millisecond)
+	o.RetryMax = cmp.Or(o.RetryMax, 5*time.Minute)
+	o.InFlight = cmp.Or(o.InFlight, InFlight)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.PushOrigins == nil {
 		o.PushOrigins = api.KnownPushOrigins
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	if o.Metrics == nil {
 		o.Metrics = NewMetrics(nil, o.Sender.Reasons())

@@ -30,9 +30,7 @@ type Settings struct {
 
 // SetDefaults sets the fields that are zero to their defaults.
 func (o *Settings) SetDefaults() {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.Now == nil {
 		o.Now = time.Now
 	}

@@ -1,6 +1,7 @@
 package targeting
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"slices"
@@ -71,29 +72,13 @@ type Targeting struct {
 
 // New makes a Targeting. It starts nothing.
 func New(o Options) *Targeting {
-	if o.Deep <= 0 {
-		o.Deep = 2000
-	}
-	if o.MostParts <= 0 {
-		o.MostParts = 32
-	}
-	if o.MaxAge <= 0 {
-		o.MaxAge = 24 * time.Hour
-	}
-	if o.PageDelay <= 0 {
-		o.PageDelay = 20 * time.Millisecond
-	}
-	if o.ReportTTL <= 0 {
-		o.ReportTTL = 48 * time.Hour
-	}
-	if o.InFlight <= 0 {
-		o.InFlight = delivery.InFlight
-	}
+	o.Deep, o.MostParts = cmp.Or(o.Deep, 2000), cmp.Or(o.MostParts, 32)
+	o.MaxAge, o.ReportTTL = cmp.Or(o.MaxAge, 24*time.Hour), cmp.Or(o.ReportTTL, 48*time.Hour)
+	o.PageDelay = cmp.Or(o.PageDelay, 20*time.Millisecond)
+	o.InFlight = cmp.Or(o.InFlight, delivery.InFlight)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.Metrics == nil {
 		o.Metrics = delivery.NewMetrics(nil, nil)
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Targeting{o: o}
 }
