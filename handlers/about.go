@@ -18,5 +18,5 @@ import (
 //	@Success		200	{object}	api.About	"The server that answered"
 //	@Router			/v1/about [get]
 func (s *server) getAbout(context.Context, *web.Nothing) (*web.Reply[api.About], error) {
-	return web.OK(&s.about), nil
+	return web.OK(&s.o.About), nil
 }

@@ -19,7 +19,7 @@ import (
 //	@Success		200	{object}	api.AppList	"The apps"
 //	@Router			/v1/apps [get]
 func (s *server) listApps(ctx context.Context, _ *web.Nothing) (*web.Reply[api.AppList], error) {
-	all, err := s.apps(ctx)
+	all, err := s.o.Apps(ctx)
 	return web.OK(&api.AppList{Items: all}), err
 }
 
@@ -44,7 +44,7 @@ type probeAppsRequest struct {
 //	@Failure		422				{object}	api.Problem			"validation_failed, idempotency_key_reused"
 //	@Router			/v1/apps/{topic}/probe [post]
 func (s *server) probeApps(ctx context.Context, in *probeAppsRequest) (*web.Reply[api.ProbeAccepted], error) {
-	all, err := s.apps(ctx)
+	all, err := s.o.Apps(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +60,7 @@ func (s *server) probeApps(ctx context.Context, in *probeAppsRequest) (*web.Repl
 	if !known {
 		return nil, api.Errorf(api.CodeNotFound, "there is no app of the topic %s", in.Topic)
 	}
-	replayed, err := s.pauses.AskProbe(ctx, in.Idempotency, paused...)
+	replayed, err := s.o.Pauses.AskProbe(ctx, in.Idempotency, paused...)
 	if err != nil {
 		return nil, err
 	}

@@ -41,7 +41,7 @@ func (s *server) postMessage(ctx context.Context, in *postMessageRequest) (*web.
 		in.Idempotency.Scope += " " + in.Body.Sender
 	}
 	push := s.pushes(ctx)
-	sent, replayed, err := s.chats.Send(ctx, chat.Outgoing{
+	sent, replayed, err := s.o.Chats.Send(ctx, chat.Outgoing{
 		Chat: in.Chat, Sender: in.Body.Sender, Text: in.Body.Text, Data: in.Body.Data, Push: push, Once: in.Idempotency,
 	})
 	if err != nil {
@@ -52,7 +52,7 @@ func (s *server) postMessage(ctx context.Context, in *postMessageRequest) (*web.
 }
 
 // pushes tells whether messages are to be pushed.
-func (s *server) pushes(ctx context.Context) bool { return s.events.Knows(ctx, api.ChatMessageType) }
+func (s *server) pushes(ctx context.Context) bool { return s.o.Events.Knows(ctx, api.ChatMessageType) }
 
 // sent counts a message and has its push made, outside of the request's path. A replay asks for
 // the push, too, because the first request may have died before it could.
@@ -61,7 +61,7 @@ func (s *server) sent(chat string, push, replayed bool) {
 		s.messages.Inc()
 	}
 	if push {
-		s.pusher.Due(chat)
+		s.o.Pusher.Due(chat)
 	}
 }
 
@@ -96,7 +96,7 @@ type listMessagesRequest struct {
 //	@Failure		404		{object}	api.Problem			"not_found: there is no such chat"
 //	@Router			/v1/chats/{chat}/messages [get]
 func (s *server) listMessages(ctx context.Context, in *listMessagesRequest) (*web.Reply[api.ChatMessages], error) {
-	page, err := s.chats.Messages(ctx, in.Chat, chat.MessagesQuery{
+	page, err := s.o.Chats.Messages(ctx, in.Chat, chat.MessagesQuery{
 		User: in.User, After: in.After, Before: in.Before, Limit: int(in.Limit), Epoch: in.Epoch,
 	})
 	return web.OK(page), asStranger(ctx, err)
@@ -126,11 +126,11 @@ type deleteMessageRequest struct {
 //	@Router			/v1/chats/{chat}/messages/{id} [delete]
 func (s *server) deleteMessage(ctx context.Context, in *deleteMessageRequest) (*web.Reply[web.Nothing], error) {
 	user := caller(ctx)
-	done, err := s.chats.Redact(ctx, in.Chat, chat.Redaction{From: in.ID, To: in.ID, Sender: user, Member: user})
+	done, err := s.o.Chats.Redact(ctx, in.Chat, chat.Redaction{From: in.ID, To: in.ID, Sender: user, Member: user})
 	if err != nil {
 		return nil, asStranger(ctx, err)
 	}
-	switch err := s.events.Withdraw(ctx, done.Pushes...); {
+	switch err := s.o.Events.Withdraw(ctx, done.Pushes...); {
 	case err != nil:
 		return nil, err
 	case done.Others > 0:
@@ -167,7 +167,7 @@ type ackRequest struct {
 //	@Failure		422				{object}	api.Problem		"validation_failed: the id is above last_id (with one chat)"
 //	@Router			/v1/users/{user}/messages/ack [post]
 func (s *server) ackMessages(ctx context.Context, in *ackRequest) (*web.Reply[api.Acks], error) {
-	acks, err := s.chats.Ack(ctx, in.User, in.Body.Acks)
+	acks, err := s.o.Chats.Ack(ctx, in.User, in.Body.Acks)
 	if err != nil {
 		return nil, asStranger(ctx, err)
 	}

@@ -43,7 +43,7 @@ func (s *server) getPending(ctx context.Context, in *pendingRequest) (*web.Reply
 func (s *server) pending(ctx context.Context, in *pendingRequest) (*api.PendingChats, error) {
 	ctx, cancel := s.web.Briefly(ctx)
 	defer cancel()
-	pending, err := s.chats.Pending(ctx, in.User, int(in.Limit))
+	pending, err := s.o.Chats.Pending(ctx, in.User, int(in.Limit))
 	if err == nil {
 		err = s.web.StillAllowed(ctx) // the token may have ended before the chats were read
 	}
@@ -89,7 +89,7 @@ func hasNews(p *api.PendingChats) bool {
 func (s *server) watch(ctx context.Context, user string) (*live.Stream, error) {
 	ctx, cancel := s.web.Briefly(ctx)
 	defer cancel()
-	return s.live.Watch(ctx, user)
+	return s.o.Live.Watch(ctx, user)
 }
 
 func (s *server) refresh(ctx context.Context, watch *live.Stream) error {
@@ -163,7 +163,7 @@ func (s *server) streamMessages(ctx context.Context, in *streamMessagesRequest, 
 func (s *server) openStream(ctx context.Context, in *streamMessagesRequest) (st *live.Stream, err error) {
 	ctx, cancel := s.web.Briefly(ctx)
 	defer cancel()
-	web.OnNewStack(func() { st, err = s.live.Stream(ctx, in.User, in.id()) })
+	web.OnNewStack(func() { st, err = s.o.Live.Stream(ctx, in.User, in.id()) })
 	return st, err
 }
 

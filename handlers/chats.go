@@ -34,7 +34,7 @@ type createChatRequest struct {
 //	@Router			/v1/chats [post]
 func (s *server) createChat(ctx context.Context, in *createChatRequest) (*web.Reply[api.Chat], error) {
 	push := s.pushes(ctx)
-	chat, replayed, err := s.chats.Create(ctx, &in.Body, in.Idempotency, push)
+	chat, replayed, err := s.o.Chats.Create(ctx, &in.Body, in.Idempotency, push)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +60,7 @@ type chatRequest struct {
 //	@Failure		404		{object}	api.Problem		"not_found"
 //	@Router			/v1/chats/{chat} [get]
 func (s *server) getChat(ctx context.Context, in *chatRequest) (*web.Reply[api.ChatInfo], error) {
-	info, err := s.chats.Chat(ctx, in.Chat, caller(ctx))
+	info, err := s.o.Chats.Chat(ctx, in.Chat, caller(ctx))
 	return web.OK(info), asStranger(ctx, err)
 }
 
@@ -83,7 +83,7 @@ type listChatMembersRequest struct {
 //	@Router		/v1/chats/{chat}/members [get]
 func (s *server) listChatMembers(ctx context.Context, in *listChatMembersRequest) (*web.Reply[api.ChatMemberList], error) {
 	read := func(ctx context.Context, chat, after string, limit int) ([]api.ChatMember, error) {
-		return s.chats.Members(ctx, chat, caller(ctx), after, limit)
+		return s.o.Chats.Members(ctx, chat, caller(ctx), after, limit)
 	}
 	items, next, err := web.ReadPage(ctx, in.Page, read, in.Chat, func(m *api.ChatMember) string { return m.User })
 	return web.OK(&api.ChatMemberList{Items: items, Next: next}), asStranger(ctx, err)
@@ -112,7 +112,7 @@ type joinChatRequest struct {
 //	@Failure		404		{object}	api.Problem		"not_found: there is no such chat"
 //	@Router			/v1/chats/{chat}/members/{user} [put]
 func (s *server) joinChat(ctx context.Context, in *joinChatRequest) (*web.Reply[api.ChatMember], error) {
-	member, joined, err := s.chats.Join(ctx, in.Chat, in.User, in.Body != nil && in.Body.From == api.JoinStart)
+	member, joined, err := s.o.Chats.Join(ctx, in.Chat, in.User, in.Body != nil && in.Body.From == api.JoinStart)
 	return web.Put(member, joined), err
 }
 
@@ -133,7 +133,7 @@ type leaveChatRequest struct {
 //	@Success		204		"Left, or was not a member"
 //	@Router			/v1/chats/{chat}/members/{user} [delete]
 func (s *server) leaveChat(ctx context.Context, in *leaveChatRequest) (*web.Reply[web.Nothing], error) {
-	return web.NoContent(), s.chats.Leave(ctx, in.Chat, in.User)
+	return web.NoContent(), s.o.Chats.Leave(ctx, in.Chat, in.User)
 }
 
 type listUserChatsRequest struct {
@@ -159,7 +159,7 @@ func (s *server) listUserChats(ctx context.Context, in *listUserChatsRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	items, next, err := s.chats.UserChats(ctx, in.User, after, int(in.Limit))
+	items, next, err := s.o.Chats.UserChats(ctx, in.User, after, int(in.Limit))
 	return web.OK(&api.UserChatList{Items: items, Next: web.SealCursor(next)}), err
 }
 

@@ -29,7 +29,7 @@ type putContactRequest struct {
 //	@Success		201				{object}	api.Contact			"Added"
 //	@Router			/v1/users/{user}/contacts/{contact} [put]
 func (s *server) putContact(ctx context.Context, in *putContactRequest) (*web.Reply[api.Contact], error) {
-	contact, created, err := s.contacts.PutContact(ctx, in.User, in.Contact, &in.Body)
+	contact, created, err := s.o.Contacts.PutContact(ctx, in.User, in.Contact, &in.Body)
 	return web.Put(contact, created), err
 }
 
@@ -57,7 +57,7 @@ type putContactsRequest struct {
 //	@Failure		422				{object}	api.Problem	"validation_failed (also for a contact that is in the batch twice), idempotency_key_reused"
 //	@Router			/v1/users/{user}/contacts/batch [post]
 func (s *server) putContacts(ctx context.Context, in *putContactsRequest) (*web.Reply[web.Nothing], error) {
-	replayed, err := s.contacts.PutContacts(ctx, in.User, in.Body.Contacts, in.Idempotency)
+	replayed, err := s.o.Contacts.PutContacts(ctx, in.User, in.Body.Contacts, in.Idempotency)
 	return web.NoContent().Replayed(replayed), err
 }
 
@@ -78,7 +78,7 @@ type deleteContactRequest struct {
 //	@Success		204		"Removed, or did not exist"
 //	@Router			/v1/users/{user}/contacts/{contact} [delete]
 func (s *server) deleteContact(ctx context.Context, in *deleteContactRequest) (*web.Reply[web.Nothing], error) {
-	return web.NoContent(), s.contacts.DeleteContact(ctx, in.User, in.Contact)
+	return web.NoContent(), s.o.Contacts.DeleteContact(ctx, in.User, in.Contact)
 }
 
 type listContactsRequest struct {
@@ -99,7 +99,7 @@ type listContactsRequest struct {
 //	@Router		/v1/users/{user}/contacts [get]
 func (s *server) listContacts(ctx context.Context, in *listContactsRequest) (*web.Reply[api.ContactList], error) {
 	name := func(c *api.Contact) string { return c.Contact }
-	items, next, err := web.ReadPage(ctx, in.Page, s.contacts.Contacts, in.User, name)
+	items, next, err := web.ReadPage(ctx, in.Page, s.o.Contacts.Contacts, in.User, name)
 	return web.OK(&api.ContactList{Items: items, Next: next}), err
 }
 
@@ -129,7 +129,7 @@ func (s *server) getRecentContacts(ctx context.Context, in *recentContactsReques
 	if in.Limit != nil {
 		limit = int(*in.Limit)
 	}
-	recent, err := s.contacts.RecentContacts(ctx, in.User, limit)
+	recent, err := s.o.Contacts.RecentContacts(ctx, in.User, limit)
 	return web.OK(recent), err
 }
 
@@ -151,7 +151,7 @@ type recentUploadsRequest struct {
 //	@Success		200		{object}	api.RecentUploads	"The contact and the uploads, newest first"
 //	@Router			/v1/users/{user}/recent-contacts/uploads [get]
 func (s *server) getRecentUploads(ctx context.Context, in *recentUploadsRequest) (*web.Reply[api.RecentUploads], error) {
-	uploads, err := s.contacts.RecentUploads(ctx, in.User, int(in.Limit))
+	uploads, err := s.o.Contacts.RecentUploads(ctx, in.User, int(in.Limit))
 	return web.OK(uploads), err
 }
 
@@ -177,7 +177,7 @@ type rebuildRequest struct {
 //	@Failure		422				{object}	api.Problem	"validation_failed, idempotency_key_reused"
 //	@Router			/v1/users/{user}/recent-contacts/rebuild [post]
 func (s *server) rebuildRecentContacts(ctx context.Context, in *rebuildRequest) (*web.Reply[api.Rebuild], error) {
-	rebuild, replayed, err := s.contacts.Rebuild(ctx, in.User, in.Idempotency)
+	rebuild, replayed, err := s.o.Contacts.Rebuild(ctx, in.User, in.Idempotency)
 	if err != nil {
 		return nil, err
 	}

@@ -13,7 +13,7 @@ import (
 
 // deadQueueOf finds the queue of a dead letter by the kind that the letter's id begins with.
 func (s *server) deadQueueOf(id string) (*queue.Queue, error) {
-	for _, q := range s.queues {
+	for _, q := range s.o.Queues {
 		if strings.HasPrefix(id, q.Name()+".") {
 			return q, nil
 		}
@@ -50,7 +50,9 @@ func (s *server) listDeadLetters(ctx context.Context, in *listDeadLettersRequest
 	if err != nil {
 		return nil, err
 	}
-	queues := slices.DeleteFunc(slices.Clone(s.queues), func(q *queue.Queue) bool { return in.Kind != "" && in.Kind != q.DeadKind() })
+	queues := slices.DeleteFunc(slices.Clone(s.o.Queues), func(q *queue.Queue) bool {
+		return in.Kind != "" && in.Kind != q.DeadKind()
+	})
 	filter := queue.DeadFilter{Reason: in.Reason, Type: in.Type, App: in.App}
 	list, err := queue.DeadLetters(ctx, filter, cursor, int(in.Limit), queues...)
 	if err != nil {
@@ -74,7 +76,7 @@ func (s *server) listDeadLetters(ctx context.Context, in *listDeadLettersRequest
 //	@Router			/v1/dead-letters/groups [get]
 func (s *server) listDeadLetterGroups(ctx context.Context, _ *web.Nothing) (*web.Reply[api.DeadLetterGroups], error) {
 	groups := &api.DeadLetterGroups{Items: []api.DeadLetterGroup{}}
-	for _, q := range s.queues {
+	for _, q := range s.o.Queues {
 		of, err := q.DeadGroups(ctx)
 		if err != nil {
 			return nil, err
@@ -201,7 +203,7 @@ func (s *server) deleteDeadLetters(ctx context.Context, in *deadLettersRequest) 
 }
 
 func (s *server) actOnDeadLetters(ctx context.Context, action api.Action, in *deadLettersRequest) (*web.Reply[api.DeadLettersAccepted], error) {
-	begun, replayed, err := s.letters.Begin(ctx, action, &in.Body, in.Idempotency)
+	begun, replayed, err := s.o.DeadLetters.Begin(ctx, action, &in.Body, in.Idempotency)
 	if err != nil {
 		return nil, err
 	}

@@ -43,13 +43,13 @@ func (s *server) putDevice(ctx context.Context, in *putDeviceRequest) (*web.Repl
 	if err := s.checkApp(ctx, &in.Body); err != nil {
 		return nil, err
 	}
-	device, created, err := s.devices.PutDevice(ctx, in.User, in.Token, &in.Body)
+	device, created, err := s.o.Devices.PutDevice(ctx, in.User, in.Token, &in.Body)
 	return web.Put(device, created), err
 }
 
 // checkApp refuses a user's own registration if there is no app for it.
 func (s *server) checkApp(ctx context.Context, d *api.DeviceRequest) error {
-	if web.UserOf(ctx) != nil && !s.takes(d) {
+	if web.UserOf(ctx) != nil && !s.o.TakesDevice(d) {
 		return api.Errorf(api.CodeUnknownApp, "no app is configured for this topic and environment")
 	}
 	return nil
@@ -83,14 +83,14 @@ type postDeviceRequest struct {
 //	@Failure		422				{object}	api.Problem			"validation_failed (also for the 51st device of a user), unknown_app (no app for the topic, to a user token), idempotency_key_reused"
 //	@Router			/v1/users/{user}/devices [post]
 func (s *server) postDevice(ctx context.Context, in *postDeviceRequest) (*web.Reply[api.Device], error) {
-	if err := api.InvalidFields(s.origins.Unlisted("subscription.endpoint", in.Body.Subscription.Endpoint)); err != nil {
+	if err := api.InvalidFields(s.o.PushOrigins.Unlisted("subscription.endpoint", in.Body.Subscription.Endpoint)); err != nil {
 		return nil, err
 	}
 	_, device := in.Body.Device()
 	if err := s.checkApp(ctx, device); err != nil {
 		return nil, err
 	}
-	done, err := s.devices.PutBrowser(ctx, in.User, &in.Body, in.Idempotency)
+	done, err := s.o.Devices.PutBrowser(ctx, in.User, &in.Body, in.Idempotency)
 	if err != nil {
 		return nil, err
 	}
@@ -123,13 +123,13 @@ func (s *server) putDevices(ctx context.Context, in *putDevicesRequest) (*web.Re
 	var unlisted []api.FieldError
 	for i := range in.Body.Devices {
 		if b := in.Body.Devices[i].Subscription; b != nil {
-			unlisted = append(unlisted, s.origins.Unlisted(fmt.Sprintf("devices[%d].subscription.endpoint", i), b.Endpoint)...)
+			unlisted = append(unlisted, s.o.PushOrigins.Unlisted(fmt.Sprintf("devices[%d].subscription.endpoint", i), b.Endpoint)...)
 		}
 	}
 	if err := api.InvalidFields(unlisted); err != nil {
 		return nil, err
 	}
-	replayed, err := s.devices.PutDevices(ctx, in.Body.Devices, in.Idempotency)
+	replayed, err := s.o.Devices.PutDevices(ctx, in.Body.Devices, in.Idempotency)
 	return web.NoContent().Replayed(replayed), err
 }
 
@@ -152,7 +152,7 @@ type listDevicesRequest struct {
 //	@Success		200		{object}	api.DeviceList	"A page"
 //	@Router			/v1/users/{user}/devices [get]
 func (s *server) listDevices(ctx context.Context, in *listDevicesRequest) (*web.Reply[api.DeviceList], error) {
-	all, err := s.devices.Devices(ctx, in.User)
+	all, err := s.o.Devices.Devices(ctx, in.User)
 	if err != nil {
 		return nil, err
 	}
@@ -178,7 +178,7 @@ type deleteDeviceRequest struct {
 //	@Success		204		"Removed, or did not exist"
 //	@Router			/v1/users/{user}/devices/{token} [delete]
 func (s *server) deleteDevice(ctx context.Context, in *deleteDeviceRequest) (*web.Reply[web.Nothing], error) {
-	return web.NoContent(), s.devices.DeleteDevice(ctx, in.User, in.Token)
+	return web.NoContent(), s.o.Devices.DeleteDevice(ctx, in.User, in.Token)
 }
 
 type testDeviceRequest struct {
@@ -208,7 +208,7 @@ type testDeviceRequest struct {
 //	@Router			/v1/users/{user}/devices/{token}/test [post]
 func (s *server) testDevice(ctx context.Context, in *testDeviceRequest) (*web.Reply[api.EventAccepted], error) {
 	token, _ := api.NormalToken(in.Token)
-	event, replayed, err := s.events.AcceptTest(ctx, in.User, token, in.Idempotency)
+	event, replayed, err := s.o.Events.AcceptTest(ctx, in.User, token, in.Idempotency)
 	if err != nil {
 		return nil, err
 	}

@@ -46,7 +46,7 @@ func (s *server) putEventType(ctx context.Context, in *putEventTypeRequest) (*we
 	if err != nil {
 		return nil, err
 	}
-	t, created, err := s.events.PutEventType(ctx, in.Type, &in.Body, match)
+	t, created, err := s.o.Events.PutEventType(ctx, in.Type, &in.Body, match)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +69,7 @@ type listEventTypesRequest struct {
 //	@Success		200		{object}	api.EventTypeList	"A page"
 //	@Router			/v1/event-types [get]
 func (s *server) listEventTypes(ctx context.Context, in *listEventTypesRequest) (*web.Reply[api.EventTypeList], error) {
-	all, err := s.events.EventTypes(ctx)
+	all, err := s.o.Events.EventTypes(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +104,7 @@ type getEventTypeRequest struct {
 //	@Failure		404				{object}	api.Problem		"not_found"
 //	@Router			/v1/event-types/{type} [get]
 func (s *server) getEventType(ctx context.Context, in *getEventTypeRequest) (*web.Reply[api.EventType], error) {
-	t, err := s.events.EventType(ctx, in.Type)
+	t, err := s.o.Events.EventType(ctx, in.Type)
 	if err != nil {
 		return nil, err
 	}
@@ -134,5 +134,5 @@ func (s *server) deleteEventType(ctx context.Context, in *deleteEventTypeRequest
 	if err != nil {
 		return nil, err
 	}
-	return web.NoContent(), s.events.DeleteEventType(ctx, in.Type, match)
+	return web.NoContent(), s.o.Events.DeleteEventType(ctx, in.Type, match)
 }

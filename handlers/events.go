@@ -45,7 +45,7 @@ func (s *server) postEvent(ctx context.Context, in *postEventRequest) (*web.Repl
 	if err := mayReach(ctx, &in.Body, alone); err != nil {
 		return nil, err
 	}
-	event, replayed, err := s.events.Accept(ctx, &in.Body, in.Idempotency)
+	event, replayed, err := s.o.Events.Accept(ctx, &in.Body, in.Idempotency)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +80,7 @@ func (s *server) postEventBatch(ctx context.Context, in *postEventBatchRequest) 
 			return nil, err
 		}
 	}
-	events, replayed, err := s.events.AcceptBatch(ctx, &in.Body, in.Idempotency)
+	events, replayed, err := s.o.Events.AcceptBatch(ctx, &in.Body, in.Idempotency)
 	return web.Accepted(events).Replayed(replayed), err
 }
 
@@ -131,7 +131,7 @@ func (s *server) listEvents(ctx context.Context, in *listEventsRequest) (*web.Re
 	if err != nil {
 		return nil, err
 	}
-	list, next, err := s.events.List(ctx, events.ListQuery{Type: in.Type, State: in.State, After: after, Limit: int(in.Limit)})
+	list, next, err := s.o.Events.List(ctx, events.ListQuery{Type: in.Type, State: in.State, After: after, Limit: int(in.Limit)})
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +162,7 @@ type getEventRequest struct {
 //	@Failure		404	{object}	api.Problem		"not_found: the event was never accepted, or its report is no longer kept"
 //	@Router			/v1/events/{id} [get]
 func (s *server) getEvent(ctx context.Context, in *getEventRequest) (*web.Reply[api.EventReport], error) {
-	report, err := s.events.Report(ctx, in.ID)
+	report, err := s.o.Events.Report(ctx, in.ID)
 	return web.OK(report), err
 }
 
@@ -198,21 +198,21 @@ func (s *server) getUserEvent(ctx context.Context, in *getUserEventRequest) (*we
 	if err != nil {
 		return nil, err
 	}
-	found, err := s.events.UserEvent(ctx, in.ID, now)
+	found, err := s.o.Events.UserEvent(ctx, in.ID, now)
 	return web.OK(found), err
 }
 
 // userNow reads what holds for a user now.
 func (s *server) userNow(ctx context.Context, user string) (*events.UserNow, error) {
-	settings, err := s.devices.Settings(ctx, user)
+	settings, err := s.o.Devices.Settings(ctx, user)
 	if err != nil {
 		return nil, err
 	}
-	live, err := s.live.Present(ctx, user)
+	live, err := s.o.Live.Present(ctx, user)
 	if err != nil {
 		return nil, err
 	}
-	all, err := s.apps(ctx)
+	all, err := s.o.Apps(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -224,7 +224,7 @@ func (s *server) userNow(ctx context.Context, user string) (*events.UserNow, err
 func (s *server) aside(all []api.App, d *api.Device) string {
 	for i := range all {
 		a := &all[i]
-		if a.Topic != d.Topic || a.Platform != d.PlatformOf() || a.Environment != d.Environment || d.Target != "" && !strings.HasSuffix(a.App, ":"+s.origins.OfTarget(d.Target)) {
+		if a.Topic != d.Topic || a.Platform != d.PlatformOf() || a.Environment != d.Environment || d.Target != "" && !strings.HasSuffix(a.App, ":"+s.o.PushOrigins.OfTarget(d.Target)) {
 			continue
 		}
 		switch a.State {
@@ -264,7 +264,7 @@ func (s *server) cancelEvent(ctx context.Context, in *cancelEventRequest) (*web.
 	if !web.Allows(ctx, api.ScopePush) && !web.Allows(ctx, api.ScopeOps) {
 		return nil, api.Errorf(api.CodeForbidden, "this API key lacks the scope %s", api.ScopePush).With("scope", api.ScopePush)
 	}
-	report, made, err := s.events.Cancel(ctx, in.ID)
+	report, made, err := s.o.Events.Cancel(ctx, in.ID)
 	if err != nil {
 		return nil, err
 	}

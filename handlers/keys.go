@@ -26,7 +26,7 @@ type listKeysRequest struct {
 //	@Success		200		{object}	api.KeyList	"A page"
 //	@Router			/v1/keys [get]
 func (s *server) listKeys(ctx context.Context, in *listKeysRequest) (*web.Reply[api.KeyList], error) {
-	all, err := s.keys.List(ctx)
+	all, err := s.o.Keys.List(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +56,7 @@ type postKeyRequest struct {
 //	@Success		201	{object}	api.NewKey		"Made"
 //	@Router			/v1/keys [post]
 func (s *server) postKey(ctx context.Context, in *postKeyRequest) (*web.Reply[api.NewKey], error) {
-	secret, key, err := s.keys.Create(ctx, in.Body.Name, in.Body.Scopes, in.Body.ExpiresAt)
+	secret, key, err := s.o.Keys.Create(ctx, in.Body.Name, in.Body.Scopes, in.Body.ExpiresAt)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +81,7 @@ type deleteKeyRequest struct {
 //	@Router			/v1/keys/{id} [delete]
 func (s *server) deleteKey(ctx context.Context, in *deleteKeyRequest) (*web.Reply[web.Nothing], error) {
 	id := apikeys.IDOf(in.ID) // somebody may send a whole key: it ends, and no log has it
-	if err := s.keys.Revoke(ctx, id); err != nil {
+	if err := s.o.Keys.Revoke(ctx, id); err != nil {
 		return nil, err
 	}
 	s.web.LogChange(ctx, "keys.revoke", id)

@@ -34,7 +34,7 @@ func (s *server) getHealth(context.Context, *web.Nothing) (*web.Reply[api.Health
 //	@Failure		503	{object}	api.Readiness	"Not ready: send it no requests"
 //	@Router			/readyz [get]
 func (s *server) getReady(ctx context.Context, _ *web.Nothing) (*web.Reply[api.Readiness], error) {
-	state := s.ready(ctx)
+	state := s.o.Ready(ctx)
 	if !state.Ready {
 		return web.OK(&state).WithStatus(http.StatusServiceUnavailable), nil
 	}
@@ -71,9 +71,9 @@ type operationRequest struct {
 //	@Failure		403	{object}	api.Problem		"forbidden: the key may not begin such an operation and lacks the scope ops:read"
 //	@Router			/v1/operations/{id} [get]
 func (s *server) getOperation(ctx context.Context, in *operationRequest) (*web.Reply[api.Operation], error) {
-	read := s.record.Operation
+	read := s.o.Record.Operation
 	if _, ok := queue.ParseID(in.ID); ok { // others have UUIDs
-		read = s.letters.Operation
+		read = s.o.DeadLetters.Operation
 	}
 	o, err := read(ctx, in.ID)
 	if err != nil {

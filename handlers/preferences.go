@@ -25,7 +25,7 @@ type optOutRequest struct {
 //	@Failure		422		{object}	api.Problem	"validation_failed, also for a user's opt-out number 1,001"
 //	@Router			/v1/users/{user}/opt-outs/{type} [put]
 func (s *server) putOptOut(ctx context.Context, in *optOutRequest) (*web.Reply[web.Nothing], error) {
-	return web.NoContent(), s.devices.PutOptOut(ctx, in.User, in.Type)
+	return web.NoContent(), s.o.Devices.PutOptOut(ctx, in.User, in.Type)
 }
 
 // deleteOptOut opts a user in again.
@@ -38,7 +38,7 @@ func (s *server) putOptOut(ctx context.Context, in *optOutRequest) (*web.Reply[w
 //	@Success	204		"Opted in, or was not opted out"
 //	@Router		/v1/users/{user}/opt-outs/{type} [delete]
 func (s *server) deleteOptOut(ctx context.Context, in *optOutRequest) (*web.Reply[web.Nothing], error) {
-	return web.NoContent(), s.devices.DeleteOptOut(ctx, in.User, in.Type)
+	return web.NoContent(), s.o.Devices.DeleteOptOut(ctx, in.User, in.Type)
 }
 
 type putMuteRequest struct {
@@ -66,7 +66,7 @@ func (s *server) putMute(ctx context.Context, in *putMuteRequest) (*web.Reply[we
 	if mute == nil {
 		mute = &api.MuteRequest{}
 	}
-	return web.NoContent(), s.devices.PutMute(ctx, in.User, in.Object, mute)
+	return web.NoContent(), s.o.Devices.PutMute(ctx, in.User, in.Object, mute)
 }
 
 type deleteMuteRequest struct {
@@ -84,7 +84,7 @@ type deleteMuteRequest struct {
 //	@Success	204		"Unmuted, or was not muted"
 //	@Router		/v1/users/{user}/mutes/{object} [delete]
 func (s *server) deleteMute(ctx context.Context, in *deleteMuteRequest) (*web.Reply[web.Nothing], error) {
-	return web.NoContent(), s.devices.DeleteMute(ctx, in.User, in.Object)
+	return web.NoContent(), s.o.Devices.DeleteMute(ctx, in.User, in.Object)
 }
 
 type userRequest struct {
@@ -101,6 +101,6 @@ type userRequest struct {
 //	@Success	200		{object}	api.NotificationSettings	"Opt-outs, mutes and devices"
 //	@Router		/v1/users/{user}/notification-settings [get]
 func (s *server) getSettings(ctx context.Context, in *userRequest) (*web.Reply[api.NotificationSettings], error) {
-	settings, err := s.devices.Settings(ctx, in.User)
+	settings, err := s.o.Devices.Settings(ctx, in.User)
 	return web.OK(settings), err
 }

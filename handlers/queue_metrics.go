@@ -44,16 +44,13 @@ func collect[T any](out chan<- prometheus.Metric, figures []figure[T], from *T, 
 // Only readiness and the wake-up latency are the process's own. Figures that cannot be read are
 // absent: old figures are never shown.
 type queueMetrics struct {
-	queues     []*queue.Queue
-	contacts   *contacts.Store
-	sales      *sales.Store
+	o          Options
 	ofQueues   []figure[api.QueueStats]
 	ofContacts []figure[api.ContactsStats]
 	ofSales    []figure[api.SalesStats]
 	latest     atomic.Pointer[scrape]
 	readings   *web.Fresh[*scrape]
 
-	ready       func(context.Context) api.Readiness
 	isReady     *prometheus.Desc
 	up, latency *prometheus.Desc // of a dependency
 }
@@ -65,7 +62,7 @@ type scrape struct {
 }
 
 func newQueueMetrics(o Options) *queueMetrics {
-	m := &queueMetrics{queues: o.Queues, contacts: o.Contacts, sales: o.Sales}
+	m := &queueMetrics{o: o}
 	m.readings = &web.Fresh[*scrape]{Every: statsFresh, Read: m.read}
 	add := func(kind prometheus.ValueType, name, help string, value func(*api.QueueStats) float64) {
 		desc := prometheus.NewDesc("fanfare_queue_"+name, help, []string{"queue"}, nil)
@@ -85,7 +82,7 @@ func newQueueMetrics(o Options) *queueMetrics {
 	add(prometheus.GaugeValue, "wakeup_seconds", "Mean time from enqueueing to claiming of jobs that woke an idle worker of this process.",
 		func(s *api.QueueStats) float64 { return s.WakeupMS / 1000 })
 	m.addOwed()
-	m.addReadiness(o.Ready)
+	m.addReadiness()
 	o.Web.Registry.MustRegister(m)
 	return m
 }
@@ -119,8 +116,7 @@ func oversoldUnits(s *api.SalesStats) (units float64) {
 }
 
 // addReadiness adds the readiness that /readyz reports.
-func (m *queueMetrics) addReadiness(ready func(context.Context) api.Readiness) {
-	m.ready = ready
+func (m *queueMetrics) addReadiness() {
 	m.isReady = prometheus.NewDesc("fanfare_ready", "1 while this process is ready according to /readyz, otherwise 0.", nil, nil)
 	m.up = prometheus.NewDesc("fanfare_dependency_up", "State of a dependency of this process in /readyz: 1 ok, 0.5 degraded, 0 down.", []string{"dependency"}, nil)
 	m.latency = prometheus.NewDesc("fanfare_dependency_latency_seconds", "Time that the dependency took to answer.", []string{"dependency"}, nil)
@@ -178,12 +174,12 @@ func (m *queueMetrics) read(ctx context.Context) *scrape {
 	r := &scrape{}
 	var all sync.WaitGroup
 	all.Go(func() {
-		if queues, err := statsOf(ctx, m.queues); err == nil {
+		if queues, err := statsOf(ctx, m.o.Queues); err == nil {
 			r.stats.Queues = queues
 		}
 	})
-	all.Go(func() { readOwed(ctx, m.contacts, m.sales, &r.stats) })
-	all.Go(func() { r.ready = m.ready(ctx) })
+	all.Go(func() { readOwed(ctx, m.o.Contacts, m.o.Sales, &r.stats) })
+	all.Go(func() { r.ready = m.o.Ready(ctx) })
 	all.Wait()
 	m.latest.Store(r)
 	return r

@@ -50,7 +50,7 @@ func (s *server) putSale(ctx context.Context, in *putSaleRequest) (*web.Reply[ap
 	if id := in.Body.ID; id != "" && id != in.Sale {
 		return nil, api.Invalid("id", "equal", "must equal the sale of the path, or be left out")
 	}
-	sale, created, err := s.sales.Put(ctx, in.Sale, &in.Body, match)
+	sale, created, err := s.o.Sales.Put(ctx, in.Sale, &in.Body, match)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ type listSalesRequest struct {
 //	@Router			/v1/sales [get]
 func (s *server) listSales(ctx context.Context, in *listSalesRequest) (*web.Reply[api.SaleList], error) {
 	read := func(ctx context.Context, _, after string, limit int) ([]api.ListedSale, error) {
-		return s.sales.List(ctx, after, limit)
+		return s.o.Sales.List(ctx, after, limit)
 	}
 	items, next, err := web.ReadPage(ctx, in.Page, read, "", func(l *api.ListedSale) string { return l.ID })
 	if err != nil {
@@ -115,7 +115,7 @@ func (s *server) deleteSale(ctx context.Context, in *deleteSaleRequest) (*web.Re
 	if err != nil {
 		return nil, err
 	}
-	return web.NoContent(), s.sales.Delete(ctx, in.Sale, match)
+	return web.NoContent(), s.o.Sales.Delete(ctx, in.Sale, match)
 }
 
 type saleRequest struct {
@@ -145,7 +145,7 @@ type getSaleRequest struct {
 //	@Failure		404				{object}	api.Problem	"sale_not_found"
 //	@Router			/v1/sales/{sale} [get]
 func (s *server) getSale(ctx context.Context, in *getSaleRequest) (*web.Reply[api.Sale], error) {
-	sale, err := s.sales.Sale(ctx, in.Sale)
+	sale, err := s.o.Sales.Sale(ctx, in.Sale)
 	if err != nil {
 		return nil, err
 	}
@@ -186,7 +186,7 @@ func (s *server) postStock(ctx context.Context, in *postStockRequest) (*web.Repl
 	if err != nil {
 		return nil, err
 	}
-	change, err := s.sales.AddStock(ctx, in.Sale, &in.Body, match, in.Idempotency)
+	change, err := s.o.Sales.AddStock(ctx, in.Sale, &in.Body, match, in.Idempotency)
 	if err != nil {
 		return nil, err
 	}
@@ -218,7 +218,7 @@ func (s *server) listOrders(ctx context.Context, in *listOrdersRequest) (*web.Re
 		return nil, err
 	}
 	limit := int(in.Limit)
-	items, err := s.sales.Orders(ctx, in.Sale, at, limit+1)
+	items, err := s.o.Sales.Orders(ctx, in.Sale, at, limit+1)
 	if err != nil {
 		return nil, err
 	}

@@ -39,7 +39,7 @@ type postReservationRequest struct {
 //	@Failure		422				{object}	api.Problem				"validation_failed (also an unknown sku), idempotency_key_reused"
 //	@Router			/v1/sales/{sale}/reservations [post]
 func (s *server) postReservation(ctx context.Context, in *postReservationRequest) (*web.Reply[api.Reservation], error) {
-	reservation, replayed, err := s.sales.Reserve(ctx, in.Sale, &in.Body, in.Idempotency)
+	reservation, replayed, err := s.o.Sales.Reserve(ctx, in.Sale, &in.Body, in.Idempotency)
 	if err != nil {
 		return nil, err
 	}
@@ -85,13 +85,13 @@ func (s *server) listReservations(ctx context.Context, in *listReservationsReque
 func (s *server) reservations(ctx context.Context, in *listReservationsRequest, after string) (items []api.Reservation, next string, err error) {
 	state := api.ReservationState(in.State)
 	if in.User != "" {
-		items, next, err = s.sales.Reservations(ctx, in.Sale, in.User, after, int(in.Limit))
+		items, next, err = s.o.Sales.Reservations(ctx, in.Sale, in.User, after, int(in.Limit))
 		return slices.DeleteFunc(items, func(r api.Reservation) bool { return state != "" && r.State != state }), next, err
 	}
 	if !web.Allows(ctx, api.ScopeSales) {
 		return nil, "", api.Errorf(api.CodeForbidden, "without user this call needs the scope %s, which this API key lacks", api.ScopeSales).With("scope", api.ScopeSales)
 	}
-	return s.sales.EveryReservation(ctx, in.Sale, state, after, int(in.Limit))
+	return s.o.Sales.EveryReservation(ctx, in.Sale, state, after, int(in.Limit))
 }
 
 type reservationRequest struct {
@@ -111,7 +111,7 @@ type reservationRequest struct {
 //	@Failure	404		{object}	api.Problem		"sale_not_found, not_found"
 //	@Router		/v1/sales/{sale}/reservations/{id} [get]
 func (s *server) getReservation(ctx context.Context, in *reservationRequest) (*web.Reply[api.Reservation], error) {
-	reservation, err := s.sales.Reservation(ctx, in.Sale, in.ID)
+	reservation, err := s.o.Sales.Reservation(ctx, in.Sale, in.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -146,7 +146,7 @@ type endReservationRequest struct {
 //	@Failure		422				{object}	api.Problem		"validation_failed, idempotency_key_reused"
 //	@Router			/v1/sales/{sale}/reservations/{id}/confirm [post]
 func (s *server) confirmReservation(ctx context.Context, in *endReservationRequest) (*web.Reply[api.Reservation], error) {
-	reservation, replayed, err := s.sales.End(ctx, stock.EndHold{Sale: in.Sale, ID: in.ID, Sell: true, Owner: caller(ctx), Once: in.Idempotency})
+	reservation, replayed, err := s.o.Sales.End(ctx, stock.EndHold{Sale: in.Sale, ID: in.ID, Sell: true, Owner: caller(ctx), Once: in.Idempotency})
 	return web.OK(reservation).Replayed(replayed), err
 }
 
@@ -168,7 +168,7 @@ func (s *server) confirmReservation(ctx context.Context, in *endReservationReque
 //	@Failure		422				{object}	api.Problem		"validation_failed, idempotency_key_reused"
 //	@Router			/v1/sales/{sale}/reservations/{id}/release [post]
 func (s *server) releaseReservation(ctx context.Context, in *endReservationRequest) (*web.Reply[api.Reservation], error) {
-	reservation, replayed, err := s.sales.End(ctx, stock.EndHold{Sale: in.Sale, ID: in.ID, Owner: caller(ctx), Once: in.Idempotency})
+	reservation, replayed, err := s.o.Sales.End(ctx, stock.EndHold{Sale: in.Sale, ID: in.ID, Owner: caller(ctx), Once: in.Idempotency})
 	return web.OK(reservation).Replayed(replayed), err
 }
 
@@ -200,6 +200,6 @@ type extendReservationRequest struct {
 //	@Failure		422				{object}	api.Problem			"validation_failed, idempotency_key_reused"
 //	@Router			/v1/sales/{sale}/reservations/{id}/extend [post]
 func (s *server) extendReservation(ctx context.Context, in *extendReservationRequest) (*web.Reply[api.Reservation], error) {
-	reservation, replayed, err := s.sales.Extend(ctx, stock.ExtendHold{Sale: in.Sale, ID: in.ID, HoldMS: *in.Body.HoldMS, Once: in.Idempotency})
+	reservation, replayed, err := s.o.Sales.Extend(ctx, stock.ExtendHold{Sale: in.Sale, ID: in.ID, HoldMS: *in.Body.HoldMS, Once: in.Idempotency})
 	return web.OK(reservation).Replayed(replayed), err
 }

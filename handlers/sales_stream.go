@@ -30,7 +30,7 @@ type streamSaleRequest struct {
 func (s *server) streamSale(ctx context.Context, in *streamSaleRequest, out *web.Stream) error {
 	first, cancel := s.web.Briefly(ctx)
 	defer cancel()
-	watch, err := s.sales.Watch(first, in.Sale)
+	watch, err := s.o.Sales.Watch(first, in.Sale)
 	if err != nil {
 		return err
 	}

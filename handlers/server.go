@@ -89,40 +89,15 @@ type Options struct {
 
 // server holds the parts that the handlers share.
 type server struct {
-	events   *events.Store
-	devices  *devices.Store
-	record   *record.DB
-	contacts *contacts.Store
-	chats    *chat.Store
-	live     *live.Hub
-	pusher   *chat.Pusher
-	sales    *sales.Store
-	keys     *apikeys.Store
-	tokens   *usertokens.Store
-	servers  *servers.Store
-	series   *series.Store
-	figures  *web.Fresh[figures]
-	pauses   *apps.Store
-	letters  *deadletters.Store
-	queues   []*queue.Queue
-
-	erase     func(ctx context.Context, user string) (string, error)
-	takes     func(*api.DeviceRequest) bool
-	origins   api.PushOrigins
-	publicKey func(topic string) (string, bool)
-	apps      func(context.Context) ([]api.App, error)
-	ready     func(context.Context) api.Readiness
-	delivered func() float64
-	about     api.About
-
+	o Options
 	// confirming is the scope that a user token needs to confirm a reservation; "": user tokens
 	// cannot confirm.
-	confirming     api.UserScope
-	web            *web.Server
-	metrics        http.Handler
-	messages       prometheus.Counter
-	document, docs http.Handler
-	console        http.Handler // set before the first request
+	confirming api.UserScope
+	web        *web.Server
+	metrics    http.Handler
+	figures    *web.Fresh[figures]
+	messages   prometheus.Counter
+	console    http.Handler // set before the first request
 }
 
 // New makes the HTTP handler. It starts nothing and needs no closing.
@@ -148,10 +123,8 @@ func newServer(o Options) *server {
 		confirming = api.UserScopeBuy
 	}
 	s := &server{
-		keys: o.Keys, tokens: o.Tokens, servers: o.Servers, series: o.Series, pauses: o.Pauses, letters: o.DeadLetters, confirming: confirming,
-		events: o.Events, devices: o.Devices, record: o.Record, contacts: o.Contacts, chats: o.Chats, live: o.Live, pusher: o.Pusher, sales: o.Sales, queues: o.Queues,
-		erase: o.Erase, takes: o.TakesDevice, origins: o.PushOrigins, publicKey: o.PublicKey, apps: o.Apps, ready: o.Ready, delivered: o.DeliveredPerSecond, about: o.About, web: web.New(o.Web), messages: messages,
-		metrics: scraped.before(promhttp.HandlerFor(o.Web.Registry, promhttp.HandlerOpts{})), document: o.Document, docs: o.Docs,
+		o: o, confirming: confirming, web: web.New(o.Web), messages: messages,
+		metrics: scraped.before(promhttp.HandlerFor(o.Web.Registry, promhttp.HandlerOpts{})),
 	}
 	s.figures = &web.Fresh[figures]{Every: figuresEvery, Read: s.readFigures}
 	return s

@@ -18,6 +18,6 @@ import (
 //	@Success		200	{object}	api.ServerList	"The processes"
 //	@Router			/v1/servers [get]
 func (s *server) listServers(ctx context.Context, _ *web.Nothing) (*web.Reply[api.ServerList], error) {
-	all, err := s.servers.List(ctx)
+	all, err := s.o.Servers.List(ctx)
 	return web.OK(&api.ServerList{Items: all}), err
 }

@@ -25,12 +25,12 @@ func (s *server) getStats(ctx context.Context, _ *web.Nothing) (*web.Reply[api.S
 }
 
 func (s *server) readStats(ctx context.Context) (*api.Stats, error) {
-	queues, err := statsOf(ctx, s.queues)
+	queues, err := statsOf(ctx, s.o.Queues)
 	if err != nil {
 		return nil, err
 	}
-	stats := &api.Stats{Queues: queues, DeliveredPerSecond: s.delivered()}
-	readOwed(ctx, s.contacts, s.sales, stats)
+	stats := &api.Stats{Queues: queues, DeliveredPerSecond: s.o.DeliveredPerSecond()}
+	readOwed(ctx, s.o.Contacts, s.o.Sales, stats)
 	return stats, nil
 }
 
@@ -52,7 +52,7 @@ type seriesRequest struct {
 //	@Success		200		{object}	api.StatsSeries	"The minutes"
 //	@Router			/v1/stats/series [get]
 func (s *server) getSeries(ctx context.Context, in *seriesRequest) (*web.Reply[api.StatsSeries], error) {
-	minutes, err := s.series.Minutes(ctx, int(in.Minutes))
+	minutes, err := s.o.Series.Minutes(ctx, int(in.Minutes))
 	return web.OK(&api.StatsSeries{Items: minutes}), err
 }
 

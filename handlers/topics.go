@@ -27,7 +27,7 @@ type userTopicRequest struct {
 //	@Failure		422		{object}	api.Problem	"validation_failed, also for the 1,001st topic of a user"
 //	@Router			/v1/users/{user}/topics/{topic} [put]
 func (s *server) joinTopic(ctx context.Context, in *userTopicRequest) (*web.Reply[web.Nothing], error) {
-	return web.NoContent(), s.record.JoinTopic(ctx, in.User, in.Topic, caller(ctx) != "")
+	return web.NoContent(), s.o.Record.JoinTopic(ctx, in.User, in.Topic, caller(ctx) != "")
 }
 
 // leaveTopic ends a user's membership of a topic.
@@ -42,7 +42,7 @@ func (s *server) joinTopic(ctx context.Context, in *userTopicRequest) (*web.Repl
 //	@Success		204		"Is no member"
 //	@Router			/v1/users/{user}/topics/{topic} [delete]
 func (s *server) leaveTopic(ctx context.Context, in *userTopicRequest) (*web.Reply[web.Nothing], error) {
-	return web.NoContent(), s.record.LeaveTopic(ctx, in.User, in.Topic)
+	return web.NoContent(), s.o.Record.LeaveTopic(ctx, in.User, in.Topic)
 }
 
 type userTopicsRequest struct {
@@ -63,7 +63,7 @@ type userTopicsRequest struct {
 //	@Router		/v1/users/{user}/topics [get]
 func (s *server) listUserTopics(ctx context.Context, in *userTopicsRequest) (*web.Reply[api.UserTopicList], error) {
 	name := func(t *api.UserTopic) string { return t.Topic }
-	items, next, err := web.ReadPage(ctx, in.Page, s.record.UserTopics, in.User, name)
+	items, next, err := web.ReadPage(ctx, in.Page, s.o.Record.UserTopics, in.User, name)
 	return web.OK(&api.UserTopicList{Items: items, Next: next}), err
 }
 
@@ -86,7 +86,7 @@ type topicUsersRequest struct {
 //	@Router			/v1/topics/{topic}/users [get]
 func (s *server) listTopicUsers(ctx context.Context, in *topicUsersRequest) (*web.Reply[api.TopicUserList], error) {
 	name := func(u *api.TopicUser) string { return u.User }
-	items, next, err := web.ReadPage(ctx, in.Page, s.record.TopicMembers, in.Topic, name)
+	items, next, err := web.ReadPage(ctx, in.Page, s.o.Record.TopicMembers, in.Topic, name)
 	return web.OK(&api.TopicUserList{Items: items, Next: next}), err
 }
 
@@ -114,7 +114,7 @@ type changeTopicRequest struct {
 //	@Failure		422				{object}	api.Problem	"validation_failed (also for the 1,001st topic of a user), idempotency_key_reused"
 //	@Router			/v1/topics/{topic}/users [post]
 func (s *server) changeTopic(ctx context.Context, in *changeTopicRequest) (*web.Reply[web.Nothing], error) {
-	replayed, err := s.record.ChangeTopic(ctx, in.Topic, &in.Body, in.Idempotency)
+	replayed, err := s.o.Record.ChangeTopic(ctx, in.Topic, &in.Body, in.Idempotency)
 	return web.NoContent().Replayed(replayed), err
 }
 
@@ -136,7 +136,7 @@ type putTopicRequest struct {
 //	@Success		204		"Done"
 //	@Router			/v1/topics/{topic} [put]
 func (s *server) putTopic(ctx context.Context, in *putTopicRequest) (*web.Reply[web.Nothing], error) {
-	return web.NoContent(), s.record.SetTopicOpen(ctx, in.Topic, *in.Body.Open)
+	return web.NoContent(), s.o.Record.SetTopicOpen(ctx, in.Topic, *in.Body.Open)
 }
 
 type getTopicRequest struct {
@@ -154,7 +154,7 @@ type getTopicRequest struct {
 //	@Success		200		{object}	api.Topic	"The topic"
 //	@Router			/v1/topics/{topic} [get]
 func (s *server) getTopic(ctx context.Context, in *getTopicRequest) (*web.Reply[api.Topic], error) {
-	open, err := s.record.TopicOpen(ctx, in.Topic)
+	open, err := s.o.Record.TopicOpen(ctx, in.Topic)
 	if err != nil {
 		return nil, err
 	}

@@ -32,7 +32,7 @@ type postUploadRequest struct {
 //	@Failure		422				{object}	api.Problem			"validation_failed, idempotency_key_reused"
 //	@Router			/v1/uploads [post]
 func (s *server) postUpload(ctx context.Context, in *postUploadRequest) (*web.Reply[api.Upload], error) {
-	upload, created, replayed, err := s.contacts.PostUpload(ctx, &in.Body, in.Idempotency)
+	upload, created, replayed, err := s.o.Contacts.PostUpload(ctx, &in.Body, in.Idempotency)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ type patchUploadRequest struct {
 //	@Failure		404			{object}	api.Problem				"not_found"
 //	@Router			/v1/uploads/{id} [patch]
 func (s *server) patchUpload(ctx context.Context, in *patchUploadRequest) (*web.Reply[api.Upload], error) {
-	upload, err := s.contacts.SetVisibility(ctx, in.ID, in.Body.Visibility)
+	upload, err := s.o.Contacts.SetVisibility(ctx, in.ID, in.Body.Visibility)
 	return web.OK(upload), err
 }
 
@@ -80,5 +80,5 @@ type deleteUploadRequest struct {
 //	@Success		204	"Removed, or did not exist"
 //	@Router			/v1/uploads/{id} [delete]
 func (s *server) deleteUpload(ctx context.Context, in *deleteUploadRequest) (*web.Reply[web.Nothing], error) {
-	return web.NoContent(), s.contacts.DeleteUpload(ctx, in.ID)
+	return web.NoContent(), s.o.Contacts.DeleteUpload(ctx, in.ID)
 }

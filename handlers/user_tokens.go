@@ -60,7 +60,7 @@ type postTokenRequest struct {
 //	@Success		201		{object}	api.Token			"Made"
 //	@Router			/v1/users/{user}/tokens [post]
 func (s *server) postToken(_ context.Context, in *postTokenRequest) (*web.Reply[api.Token], error) {
-	token, err := s.tokens.Issue(in.User, &in.Body)
+	token, err := s.o.Tokens.Issue(in.User, &in.Body)
 	return web.Created(token), err
 }
 
@@ -83,7 +83,7 @@ type revokeTokensRequest struct {
 //	@Failure		422				{object}	api.Problem	"validation_failed, idempotency_key_reused"
 //	@Router			/v1/users/{user}/tokens/revoke [post]
 func (s *server) revokeTokens(ctx context.Context, in *revokeTokensRequest) (*web.Reply[web.Nothing], error) {
-	replayed, err := s.tokens.Revoke(ctx, in.User, in.Idempotency)
+	replayed, err := s.o.Tokens.Revoke(ctx, in.User, in.Idempotency)
 	return web.NoContent().Replayed(replayed), err
 }
 
@@ -110,6 +110,6 @@ func (s *server) postTicket(ctx context.Context, _ *postTicketRequest) (*web.Rep
 	if u == nil {
 		return nil, api.Errorf(api.CodeInvalidRequest, "a ticket is made with a user token, not with an API key")
 	}
-	ticket, err := s.tokens.GiveTicket(ctx, u)
+	ticket, err := s.o.Tokens.GiveTicket(ctx, u)
 	return web.Created(ticket), err
 }

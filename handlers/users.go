@@ -28,11 +28,11 @@ type eraseUserRequest struct {
 //	@Header			202		{string}	Location		"The URL of the operation"
 //	@Router			/v1/users/{user} [delete]
 func (s *server) eraseUser(ctx context.Context, in *eraseUserRequest) (*web.Reply[api.Operation], error) {
-	id, err := s.erase(ctx, in.User)
+	id, err := s.o.Erase(ctx, in.User)
 	if err != nil {
 		return nil, err
 	}
-	operation, err := s.record.Operation(ctx, id)
+	operation, err := s.o.Record.Operation(ctx, id)
 	if err != nil {
 		return nil, err
 	}

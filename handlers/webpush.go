@@ -24,7 +24,7 @@ type getPushKeyRequest struct {
 //	@Failure		404		{object}	api.Problem	"not_found: there is no app of Web Push for the topic"
 //	@Router			/v1/webpush/{topic}/key [get]
 func (s *server) getPushKey(_ context.Context, in *getPushKeyRequest) (*web.Reply[api.PushKey], error) {
-	key, ok := s.publicKey(in.Topic)
+	key, ok := s.o.PublicKey(in.Topic)
 	if !ok {
 		return nil, api.Errorf(api.CodeNotFound, "there is no app of Web Push for the topic %s", in.Topic)
 	}
