@@ -46,7 +46,7 @@ func subjectOf(r *http.Request, info *requestInfo, rt *Route) string {
 // started refuses calls while the process is starting, because it has not read the keys yet.
 func (s *Server) started(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if err := s.starting(); err != nil {
+		if err := s.o.Starting(); err != nil {
 			fail(w, r, err)
 			return
 		}
@@ -64,7 +64,7 @@ func (s *Server) identify(r *http.Request, info *requestInfo, rt *Route) error {
 	if ticket := s.ticketOf(r, rt); ticket != "" {
 		return s.identifyUser(info, rt, func() (*api.User, error) { return s.userOfTicket(r.Context(), info, ticket) })
 	}
-	if !s.hasKeys() {
+	if !s.o.HasKeys() {
 		return nil
 	}
 	return s.identifyKey(r, info, rt.Scope, secret, ok)
@@ -90,9 +90,9 @@ func (s *Server) identifyKey(r *http.Request, info *requestInfo, need api.Scope,
 	if !ok {
 		return s.identifyActing(info, need)
 	}
-	key, err := s.authenticate(secret)
+	key, err := s.o.Authenticate(secret)
 	if api.CodeOf(err) == api.CodeUnauthorized {
-		if wait := s.wrong.count(prefixOf(s.proxies.caller(r)), info.started); wait > 0 {
+		if wait := s.wrong.count(prefixOf(s.o.Proxies.caller(r)), info.started); wait > 0 {
 			e := api.Errorf(api.CodeRateLimited, "too many wrong API keys from this address")
 			e.RetryAfter = wait
 			return e
@@ -125,10 +125,10 @@ func AsKey(ctx context.Context, id string) context.Context {
 // identifyActing finds the key for which the process itself makes the request, see AsKey.
 func (s *Server) identifyActing(info *requestInfo, need api.Scope) error {
 	id, ok := info.Context.Value(actingKey{}).(string)
-	if !ok || s.find == nil {
+	if !ok || s.o.Find == nil {
 		return keyNeeded()
 	}
-	key, err := s.find(id)
+	key, err := s.o.Find(id)
 	if err != nil {
 		return err
 	}
@@ -145,16 +145,16 @@ func keyNeeded() error {
 func (s *Server) StillAllowed(ctx context.Context) error {
 	info := infoOf(ctx)
 	if info.user != nil {
-		if s.users.Ended(info.user) != "" {
+		if s.o.Users.Ended(info.user) != "" {
 			return api.Errorf(api.CodeUnauthorized, "the user token is not valid any more")
 		}
 		return nil
 	}
-	if info.subject != "" && s.users.Erased(info.subject, info.started) {
+	if info.subject != "" && s.o.Users.Erased(info.subject, info.started) {
 		return api.Errorf(api.CodeUnauthorized, "the user was erased")
 	}
 	if info.key == nil {
-		if s.hasKeys() {
+		if s.o.HasKeys() {
 			return keyNeeded()
 		}
 		return nil
@@ -169,9 +169,9 @@ func (s *Server) StillAllowed(ctx context.Context) error {
 // keyAgain finds the request's key once more.
 func (s *Server) keyAgain(info *requestInfo) (*api.Key, error) {
 	if info.secret == "" { // see AsKey
-		return s.find(info.key.ID)
+		return s.o.Find(info.key.ID)
 	}
-	return s.authenticate(info.secret)
+	return s.o.Authenticate(info.secret)
 }
 
 // bearer is the key that a request carries, false unless it has exactly one.
@@ -240,9 +240,9 @@ func (s *Server) userOfTicket(ctx context.Context, info *requestInfo, ticket str
 		return nil, err
 	}
 	defer s.requests.leave(info)
-	ctx, cancel := context.WithDeadline(ctx, info.started.Add(s.timeout))
+	ctx, cancel := context.WithDeadline(ctx, info.started.Add(s.o.RequestTimeout))
 	defer cancel()
-	return s.users.Take(ctx, ticket)
+	return s.o.Users.Take(ctx, ticket)
 }
 
 // identifyUser lets a user's request pass if the route is open to that user.
@@ -266,11 +266,11 @@ func (s *Server) identifyUser(info *requestInfo, rt *Route, find func() (*api.Us
 // verified. If its address has sent too many tokens with false signatures, it waits for its
 // turn.
 func (s *Server) userOfToken(r *http.Request, info *requestInfo, token string) (*api.User, error) {
-	if u, err := s.users.Recall(token); u != nil || err != nil {
+	if u, err := s.o.Users.Recall(token); u != nil || err != nil {
 		return u, err
 	}
-	from, leave := prefixOf(s.proxies.caller(r)), func() {}
-	u, forged, err := s.users.Verify(token, func() error {
+	from, leave := prefixOf(s.o.Proxies.caller(r)), func() {}
+	u, forged, err := s.o.Users.Verify(token, func() error {
 		out, err := s.wrongTokens.check(r.Context(), from, info.started)
 		if err == nil {
 			leave = out

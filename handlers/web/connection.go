@@ -143,7 +143,7 @@ func (st *Stream) leaveRequest() {
 	info.left = true
 	st.r = (&http.Request{
 		Method: st.r.Method, Header: http.Header{"Traceparent": st.r.Header["Traceparent"]},
-		RemoteAddr: st.server.proxies.caller(st.r).String(),
+		RemoteAddr: st.server.o.Proxies.caller(st.r).String(),
 	}).WithContext(ctx)
 	st.detached.stay()
 	st.server.streams.detached.Add(1)

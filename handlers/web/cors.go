@@ -54,7 +54,7 @@ func (s *Server) admitted(r *http.Request) string {
 		return ""
 	case s.origins.named[origin[0]] && origin[0] != AnyOrigin:
 		return origin[0]
-	case !s.hasKeys():
+	case !s.o.HasKeys():
 		if loopbackOrigin(origin[0]) {
 			return origin[0]
 		}
@@ -73,7 +73,7 @@ func loopbackOrigin(origin string) bool {
 // shared lets pages of other origins read a route's responses, including refusals.
 func (s *Server) shared(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if len(s.origins.named) > 0 || !s.hasKeys() {
+		if len(s.origins.named) > 0 || !s.o.HasKeys() {
 			w.Header()["Vary"] = varyOrigin
 			if origin := s.admitted(r); origin != "" {
 				w.Header()["Access-Control-Allow-Origin"] = []string{origin}

@@ -14,7 +14,7 @@ import (
 // no proxy, and the calling page (foreign). Once there is a key, only keys decide.
 func (s *Server) localOnly(r *http.Request) error {
 	switch {
-	case s.hasKeys(), s.starting() != nil: // calls that need a key are not served yet
+	case s.o.HasKeys(), s.o.Starting() != nil: // calls that need a key are not served yet
 		return nil //nolint:nilerr // the error concerns readiness, not this check
 	case !loopbackHost(r.Host):
 		return api.Errorf(api.CodeMisdirected, "without an API key this server answers only to localhost")
@@ -27,7 +27,7 @@ func (s *Server) localOnly(r *http.Request) error {
 // foreign tells whether a server without a key must refuse the calling page: its origin is
 // another one, except on this machine for routes that user tokens open.
 func (s *Server) foreign(r *http.Request, m *mounted) bool {
-	if s.hasKeys() || s.starting() != nil || sameOrigin(r) {
+	if s.o.HasKeys() || s.o.Starting() != nil || sameOrigin(r) {
 		return false
 	}
 	return m == nil || !m.users || s.admitted(r) == ""

@@ -111,7 +111,7 @@ func (s *Server) answerPanic(r *http.Request, info *requestInfo, v any) (abort b
 	if v == http.ErrAbortHandler { // as net/http compares it
 		return true
 	}
-	s.logger.ErrorContext(info, "panic in a handler", "request_id", info.id, "panic", v, "stack", string(debug.Stack()))
+	s.o.Logger.ErrorContext(info, "panic in a handler", "request_id", info.id, "panic", v, "stack", string(debug.Stack()))
 	if info.answer.status != 0 {
 		return true
 	}
@@ -139,7 +139,7 @@ func (s *Server) log(r *http.Request, info *requestInfo, status int, took time.D
 	if level == slog.LevelWarn {
 		level, others = s.outage.level(time.Now())
 	}
-	if !s.logger.Enabled(info, level) {
+	if !s.o.Logger.Enabled(info, level) {
 		return
 	}
 	attrs := []slog.Attr{
@@ -149,7 +149,7 @@ func (s *Server) log(r *http.Request, info *requestInfo, status int, took time.D
 	if id := info.keyID(); id != "" {
 		attrs = append(attrs, slog.String("key", id))
 	}
-	if from := s.proxies.caller(r); from.IsValid() {
+	if from := s.o.Proxies.caller(r); from.IsValid() {
 		attrs = append(attrs, slog.String("client", from.String()))
 	}
 	if id := traceID(r.Header); id != "" {
@@ -161,14 +161,14 @@ func (s *Server) log(r *http.Request, info *requestInfo, status int, took time.D
 	if others > 0 {
 		attrs = append(attrs, slog.Int("others", others))
 	}
-	s.logger.LogAttrs(info, level, "request", attrs...)
+	s.o.Logger.LogAttrs(info, level, "request", attrs...)
 }
 
 // LogChange writes the line about a change that an operator made: which API key made it, what was done,
 // and the id or name of what it was done to. The target must not be a secret, and no user's name.
 func (s *Server) LogChange(ctx context.Context, action, target string) {
 	info := infoOf(ctx)
-	s.logger.InfoContext(ctx, "change", "action", action, "target", target, "key", info.keyID(), "request_id", info.id)
+	s.o.Logger.InfoContext(ctx, "change", "action", action, "target", target, "key", info.keyID(), "request_id", info.id)
 }
 
 // outageLines keeps an outage from filling the log. Of the requests that fail, one in each outagePause

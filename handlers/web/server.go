@@ -70,18 +70,11 @@ type Options struct {
 
 // Server has the state that all endpoints of a route table share.
 type Server struct {
-	starting     func() error
-	hasKeys      func() bool
-	authenticate func(secret string) (*api.Key, error)
-	find         func(id string) (*api.Key, error)
-	logger       *slog.Logger
-	meters       *meters
-	unmatched    *mounted
-	rules        *api.Validator
-
-	users   Users
-	origins origins
-	proxies Proxies
+	o         Options
+	meters    *meters
+	unmatched *mounted
+	rules     *api.Validator
+	origins   origins
 
 	rates, userRates   *rates
 	requests           *kind
@@ -89,7 +82,6 @@ type Server struct {
 	streams            *streams
 	outage             outageLines
 	wrong, wrongTokens *wrongKeys
-	timeout            time.Duration
 }
 
 // New makes a server. It starts nothing and needs no closing.
@@ -97,12 +89,11 @@ func New(o Options) *Server {
 	o = o.withDefaults()
 	m := newMeters(o.Registry)
 	return &Server{
-		starting: o.Starting, hasKeys: o.HasKeys, authenticate: o.Authenticate, find: o.Find, logger: o.Logger, meters: m, unmatched: m.mounted(unmatched, NotFound), rules: api.NewValidator(),
-		users: o.Users, origins: newOrigins(o.AllowedOrigins), proxies: o.Proxies,
+		o: o, meters: m, unmatched: m.mounted(unmatched, NotFound), rules: api.NewValidator(), origins: newOrigins(o.AllowedOrigins),
 		rates: newRates(o.RateLimit, "key", "API key"), userRates: newRates(o.UserRateLimit, "user", "user"),
 		wrong: &wrongKeys{}, wrongTokens: &wrongKeys{},
 		requests: newRequests(&o), admission: newAdmission(o.MaxBodyBytes),
-		streams: newStreams(&o), timeout: o.RequestTimeout,
+		streams: newStreams(&o),
 	}
 }
 
@@ -133,7 +124,7 @@ func (s *Server) Closing() <-chan struct{} { return s.streams.closing }
 // not end with the request, because it is short, and because otherwise the context of every stream
 // would keep a map.
 func (s *Server) Briefly(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), s.timeout)
+	return context.WithTimeout(context.WithoutCancel(ctx), s.o.RequestTimeout)
 }
 
 func (o Options) withDefaults() Options {

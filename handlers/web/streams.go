@@ -106,7 +106,7 @@ func (s *Server) polled(parameter string, next http.HandlerFunc) http.HandlerFun
 	bounded := s.bounded(next)
 	waiting := s.streams.polls.around(func(w http.ResponseWriter, r *http.Request) {
 		control := http.NewResponseController(w)
-		answered := time.Now().Add(api.MaxPollWait + 2*s.timeout + slowAfter)
+		answered := time.Now().Add(api.MaxPollWait + 2*s.o.RequestTimeout + slowAfter)
 		if err := errors.Join(control.SetReadDeadline(time.Time{}), control.SetWriteDeadline(answered)); err != nil {
 			fail(w, r, err)
 			return
@@ -214,7 +214,7 @@ func (st *Stream) Await(ctx context.Context, wake <-chan struct{}) error {
 // the next heartbeat when it is time.
 func (st *Stream) check(now time.Time) error {
 	if u := infoOf(st.r.Context()).user; u != nil {
-		if why := st.server.users.Ended(u); why != "" {
+		if why := st.server.o.Users.Ended(u); why != "" {
 			return bye(why)
 		}
 	}
