@@ -136,11 +136,6 @@ func (s *server) leaveChat(ctx context.Context, in *leaveChatRequest) (*web.Repl
 	return web.NoContent(), s.o.Chats.Leave(ctx, in.Chat, in.User)
 }
 
-type listUserChatsRequest struct {
-	User string `path:"user" validate:"identifier"`
-	web.Page
-}
-
 // listUserChats lists a user's chats.
 //
 //	@Summary		List a user's chats
@@ -154,7 +149,7 @@ type listUserChatsRequest struct {
 //	@Param			cursor	query		string				false	"The `next` of the previous page"
 //	@Success		200		{object}	api.UserChatList	"A page"
 //	@Router			/v1/users/{user}/chats [get]
-func (s *server) listUserChats(ctx context.Context, in *listUserChatsRequest) (*web.Reply[api.UserChatList], error) {
+func (s *server) listUserChats(ctx context.Context, in *userPageRequest) (*web.Reply[api.UserChatList], error) {
 	after, err := openJoined(in.Cursor)
 	if err != nil {
 		return nil, err

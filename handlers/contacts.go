@@ -81,11 +81,6 @@ func (s *server) deleteContact(ctx context.Context, in *deleteContactRequest) (*
 	return web.NoContent(), s.o.Contacts.DeleteContact(ctx, in.User, in.Contact)
 }
 
-type listContactsRequest struct {
-	User string `path:"user" validate:"identifier"`
-	web.Page
-}
-
 // listContacts lists a user's contacts.
 //
 //	@Summary	List a user's contacts
@@ -97,7 +92,7 @@ type listContactsRequest struct {
 //	@Param		cursor	query		string			false	"The `next` of the previous page"
 //	@Success	200		{object}	api.ContactList	"A page, by name"
 //	@Router		/v1/users/{user}/contacts [get]
-func (s *server) listContacts(ctx context.Context, in *listContactsRequest) (*web.Reply[api.ContactList], error) {
+func (s *server) listContacts(ctx context.Context, in *userPageRequest) (*web.Reply[api.ContactList], error) {
 	name := func(c *api.Contact) string { return c.Contact }
 	items, next, err := web.ReadPage(ctx, in.Page, s.o.Contacts.Contacts, in.User, name)
 	return web.OK(&api.ContactList{Items: items, Next: next}), err
@@ -155,11 +150,6 @@ func (s *server) getRecentUploads(ctx context.Context, in *recentUploadsRequest)
 	return web.OK(uploads), err
 }
 
-type rebuildRequest struct {
-	User        string `path:"user" validate:"identifier"`
-	Idempotency api.Idempotency
-}
-
 // rebuildRecentContacts builds a user's index anew.
 //
 //	@Summary		Rebuild a user's recent contacts
@@ -176,7 +166,7 @@ type rebuildRequest struct {
 //	@Header			202				{string}	Location			"The URL of the operation"
 //	@Failure		422				{object}	api.Problem	"validation_failed, idempotency_key_reused"
 //	@Router			/v1/users/{user}/recent-contacts/rebuild [post]
-func (s *server) rebuildRecentContacts(ctx context.Context, in *rebuildRequest) (*web.Reply[api.Rebuild], error) {
+func (s *server) rebuildRecentContacts(ctx context.Context, in *userOnceRequest) (*web.Reply[api.Rebuild], error) {
 	rebuild, replayed, err := s.o.Contacts.Rebuild(ctx, in.User, in.Idempotency)
 	if err != nil {
 		return nil, err

@@ -87,11 +87,6 @@ func (s *server) listDeadLetterGroups(ctx context.Context, _ *web.Nothing) (*web
 	return web.OK(groups), nil
 }
 
-type retryDeadLetterRequest struct {
-	ID          string `path:"id" validate:"identifier"`
-	Idempotency api.Idempotency
-}
-
 // retryDeadLetter gives a dead letter another try.
 //
 //	@Summary		Retry a dead letter
@@ -107,7 +102,7 @@ type retryDeadLetterRequest struct {
 //	@Failure		409				{object}	api.Problem				"conflict: another job with the same unique id is waiting"
 //	@Failure		422				{object}	api.Problem				"validation_failed, idempotency_key_reused"
 //	@Router			/v1/dead-letters/{id}/retry [post]
-func (s *server) retryDeadLetter(ctx context.Context, in *retryDeadLetterRequest) (*web.Reply[api.DeadLetterRetried], error) {
+func (s *server) retryDeadLetter(ctx context.Context, in *idOnceRequest) (*web.Reply[api.DeadLetterRetried], error) {
 	q, err := s.deadQueueOf(in.ID)
 	if err != nil {
 		return nil, err
@@ -126,10 +121,6 @@ func (s *server) retryDeadLetter(ctx context.Context, in *retryDeadLetterRequest
 	return web.Accepted(&api.DeadLetterRetried{ID: cmp.Or(stored, in.ID)}).Replayed(replayed), nil
 }
 
-type deleteDeadLetterRequest struct {
-	ID string `path:"id" validate:"identifier"`
-}
-
 // deleteDeadLetter forgets a dead letter.
 //
 //	@Summary		Delete a dead letter
@@ -140,7 +131,7 @@ type deleteDeadLetterRequest struct {
 //	@Success		204	"Deleted"
 //	@Failure		404	{object}	api.Problem	"not_found: no such dead letter"
 //	@Router			/v1/dead-letters/{id} [delete]
-func (s *server) deleteDeadLetter(ctx context.Context, in *deleteDeadLetterRequest) (*web.Reply[web.Nothing], error) {
+func (s *server) deleteDeadLetter(ctx context.Context, in *idRequest) (*web.Reply[web.Nothing], error) {
 	q, err := s.deadQueueOf(in.ID)
 	if err != nil {
 		return nil, err

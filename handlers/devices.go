@@ -133,11 +133,6 @@ func (s *server) putDevices(ctx context.Context, in *putDevicesRequest) (*web.Re
 	return web.NoContent().Replayed(replayed), err
 }
 
-type listDevicesRequest struct {
-	User string `path:"user" validate:"identifier"`
-	web.Page
-}
-
 // listDevices lists a user's devices.
 //
 //	@Summary		List a user's devices
@@ -151,7 +146,7 @@ type listDevicesRequest struct {
 //	@Param			cursor	query		string			false	"The `next` of the previous page"
 //	@Success		200		{object}	api.DeviceList	"A page"
 //	@Router			/v1/users/{user}/devices [get]
-func (s *server) listDevices(ctx context.Context, in *listDevicesRequest) (*web.Reply[api.DeviceList], error) {
+func (s *server) listDevices(ctx context.Context, in *userPageRequest) (*web.Reply[api.DeviceList], error) {
 	all, err := s.o.Devices.Devices(ctx, in.User)
 	if err != nil {
 		return nil, err

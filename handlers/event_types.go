@@ -53,10 +53,6 @@ func (s *server) putEventType(ctx context.Context, in *putEventTypeRequest) (*we
 	return web.Put(t.InForce(), created).Tagged(t.Revision), nil
 }
 
-type listEventTypesRequest struct {
-	web.Page
-}
-
 // listEventTypes lists the event types.
 //
 //	@Summary		List event types
@@ -68,12 +64,12 @@ type listEventTypesRequest struct {
 //	@Param			cursor	query		string				false	"The `next` of the previous page"
 //	@Success		200		{object}	api.EventTypeList	"A page"
 //	@Router			/v1/event-types [get]
-func (s *server) listEventTypes(ctx context.Context, in *listEventTypesRequest) (*web.Reply[api.EventTypeList], error) {
+func (s *server) listEventTypes(ctx context.Context, in *web.Page) (*web.Reply[api.EventTypeList], error) {
 	all, err := s.o.Events.EventTypes(ctx)
 	if err != nil {
 		return nil, err
 	}
-	items, next, err := web.PageOf(in.Page, all, func(t *api.EventType) string { return t.Type })
+	items, next, err := web.PageOf(*in, all, func(t *api.EventType) string { return t.Type })
 	if err != nil {
 		return nil, err
 	}

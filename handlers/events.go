@@ -139,10 +139,6 @@ func (s *server) listEvents(ctx context.Context, in *listEventsRequest) (*web.Re
 	return web.OK(list), nil
 }
 
-type getEventRequest struct {
-	ID string `path:"id" validate:"identifier"`
-}
-
 // getEvent reports on an event.
 //
 //	@Summary		Show the report of an event
@@ -161,7 +157,7 @@ type getEventRequest struct {
 //	@Success		200	{object}	api.EventReport	"The report"
 //	@Failure		404	{object}	api.Problem		"not_found: the event was never accepted, or its report is no longer kept"
 //	@Router			/v1/events/{id} [get]
-func (s *server) getEvent(ctx context.Context, in *getEventRequest) (*web.Reply[api.EventReport], error) {
+func (s *server) getEvent(ctx context.Context, in *idRequest) (*web.Reply[api.EventReport], error) {
 	report, err := s.o.Events.Report(ctx, in.ID)
 	return web.OK(report), err
 }
@@ -237,11 +233,6 @@ func (s *server) aside(all []api.App, d *api.Device) string {
 	return ""
 }
 
-type cancelEventRequest struct {
-	ID          string `path:"id" validate:"identifier"`
-	Idempotency api.Idempotency
-}
-
 // cancelEvent cancels an event.
 //
 //	@Summary		Cancel an event
@@ -260,7 +251,7 @@ type cancelEventRequest struct {
 //	@Failure		404				{object}	api.Problem		"not_found: the event was never accepted, or its report is no longer kept"
 //	@Failure		409				{object}	api.Problem		"too_late: the event is over, and stays as it is"
 //	@Router			/v1/events/{id}/cancel [post]
-func (s *server) cancelEvent(ctx context.Context, in *cancelEventRequest) (*web.Reply[api.EventReport], error) {
+func (s *server) cancelEvent(ctx context.Context, in *idOnceRequest) (*web.Reply[api.EventReport], error) {
 	if !web.Allows(ctx, api.ScopePush) && !web.Allows(ctx, api.ScopeOps) {
 		return nil, api.Errorf(api.CodeForbidden, "this API key lacks the scope %s", api.ScopePush).With("scope", api.ScopePush)
 	}

@@ -9,10 +9,6 @@ import (
 	"fanfare/store/apikeys"
 )
 
-type listKeysRequest struct {
-	web.Page
-}
-
 // listKeys lists the API keys.
 //
 //	@Summary		List API keys
@@ -25,12 +21,12 @@ type listKeysRequest struct {
 //	@Param			cursor	query		string		false	"The `next` of the previous page"
 //	@Success		200		{object}	api.KeyList	"A page"
 //	@Router			/v1/keys [get]
-func (s *server) listKeys(ctx context.Context, in *listKeysRequest) (*web.Reply[api.KeyList], error) {
+func (s *server) listKeys(ctx context.Context, in *web.Page) (*web.Reply[api.KeyList], error) {
 	all, err := s.o.Keys.List(ctx)
 	if err != nil {
 		return nil, err
 	}
-	items, next, err := web.PageOf(in.Page, all, keyPosition)
+	items, next, err := web.PageOf(*in, all, keyPosition)
 	return web.OK(&api.KeyList{Items: items, Next: next}), err
 }
 
@@ -64,10 +60,6 @@ func (s *server) postKey(ctx context.Context, in *postKeyRequest) (*web.Reply[ap
 	return web.Created(&api.NewKey{Key: *key, Secret: secret}), nil
 }
 
-type deleteKeyRequest struct {
-	ID string `path:"id" validate:"identifier"`
-}
-
 // deleteKey ends an API key.
 //
 //	@Summary		Revoke an API key
@@ -79,7 +71,7 @@ type deleteKeyRequest struct {
 //	@Success		204	"The key has ended"
 //	@Failure		404	{object}	api.Problem	"not_found: there is no such key"
 //	@Router			/v1/keys/{id} [delete]
-func (s *server) deleteKey(ctx context.Context, in *deleteKeyRequest) (*web.Reply[web.Nothing], error) {
+func (s *server) deleteKey(ctx context.Context, in *idRequest) (*web.Reply[web.Nothing], error) {
 	id := apikeys.IDOf(in.ID) // somebody may send a whole key: it ends, and no log has it
 	if err := s.o.Keys.Revoke(ctx, id); err != nil {
 		return nil, err

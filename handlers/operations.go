@@ -52,10 +52,6 @@ func (s *server) getReady(ctx context.Context, _ *web.Nothing) (*web.Reply[api.R
 //	@Router			/metrics [get]
 func (s *server) getMetrics() http.Handler { return s.metrics }
 
-type operationRequest struct {
-	ID string `path:"id" validate:"identifier"`
-}
-
 // getOperation shows an operation.
 //
 //	@Summary		Show an operation
@@ -70,7 +66,7 @@ type operationRequest struct {
 //	@Success		200	{object}	api.Operation	"The operation"
 //	@Failure		403	{object}	api.Problem		"forbidden: the key may not begin such an operation and lacks the scope ops:read"
 //	@Router			/v1/operations/{id} [get]
-func (s *server) getOperation(ctx context.Context, in *operationRequest) (*web.Reply[api.Operation], error) {
+func (s *server) getOperation(ctx context.Context, in *idRequest) (*web.Reply[api.Operation], error) {
 	read := s.o.Record.Operation
 	if _, ok := queue.ParseID(in.ID); ok { // others have UUIDs
 		read = s.o.DeadLetters.Operation

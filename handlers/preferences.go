@@ -87,10 +87,6 @@ func (s *server) deleteMute(ctx context.Context, in *deleteMuteRequest) (*web.Re
 	return web.NoContent(), s.o.Devices.DeleteMute(ctx, in.User, in.Object)
 }
 
-type userRequest struct {
-	User string `path:"user" validate:"identifier"`
-}
-
 // getSettings shows a user's opt-outs, mutes and devices.
 //
 //	@Summary	Show a user's notification settings

@@ -118,12 +118,8 @@ func (s *server) deleteSale(ctx context.Context, in *deleteSaleRequest) (*web.Re
 	return web.NoContent(), s.o.Sales.Delete(ctx, in.Sale, match)
 }
 
-type saleRequest struct {
-	Sale string `path:"sale" validate:"identifier"`
-}
-
 type getSaleRequest struct {
-	saleRequest
+	Sale        string `path:"sale" validate:"identifier"`
 	IfNoneMatch string `header:"If-None-Match"`
 }
 

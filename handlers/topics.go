@@ -45,11 +45,6 @@ func (s *server) leaveTopic(ctx context.Context, in *userTopicRequest) (*web.Rep
 	return web.NoContent(), s.o.Record.LeaveTopic(ctx, in.User, in.Topic)
 }
 
-type userTopicsRequest struct {
-	User string `path:"user" validate:"identifier"`
-	web.Page
-}
-
 // listUserTopics lists the topics of a user.
 //
 //	@Summary	List a user's topics
@@ -61,7 +56,7 @@ type userTopicsRequest struct {
 //	@Param		cursor	query		string				false	"next of the page before"
 //	@Success	200		{object}	api.UserTopicList	"A page, by name"
 //	@Router		/v1/users/{user}/topics [get]
-func (s *server) listUserTopics(ctx context.Context, in *userTopicsRequest) (*web.Reply[api.UserTopicList], error) {
+func (s *server) listUserTopics(ctx context.Context, in *userPageRequest) (*web.Reply[api.UserTopicList], error) {
 	name := func(t *api.UserTopic) string { return t.Topic }
 	items, next, err := web.ReadPage(ctx, in.Page, s.o.Record.UserTopics, in.User, name)
 	return web.OK(&api.UserTopicList{Items: items, Next: next}), err
@@ -139,10 +134,6 @@ func (s *server) putTopic(ctx context.Context, in *putTopicRequest) (*web.Reply[
 	return web.NoContent(), s.o.Record.SetTopicOpen(ctx, in.Topic, *in.Body.Open)
 }
 
-type getTopicRequest struct {
-	Topic string `path:"topic" validate:"identifier"`
-}
-
 // getTopic tells whether a topic is open.
 //
 //	@Summary		Show whether a topic is open
@@ -153,7 +144,7 @@ type getTopicRequest struct {
 //	@Param			topic	path		string		true	"The topic"
 //	@Success		200		{object}	api.Topic	"The topic"
 //	@Router			/v1/topics/{topic} [get]
-func (s *server) getTopic(ctx context.Context, in *getTopicRequest) (*web.Reply[api.Topic], error) {
+func (s *server) getTopic(ctx context.Context, in *topicRequest) (*web.Reply[api.Topic], error) {
 	open, err := s.o.Record.TopicOpen(ctx, in.Topic)
 	if err != nil {
 		return nil, err

@@ -65,10 +65,6 @@ func (s *server) patchUpload(ctx context.Context, in *patchUploadRequest) (*web.
 	return web.OK(upload), err
 }
 
-type deleteUploadRequest struct {
-	ID string `path:"id" validate:"identifier"`
-}
-
 // deleteUpload removes an upload.
 //
 //	@Summary		Remove an upload
@@ -79,6 +75,6 @@ type deleteUploadRequest struct {
 //	@Param			id	path	string	true	"The upload"	example(photo:42)
 //	@Success		204	"Removed, or did not exist"
 //	@Router			/v1/uploads/{id} [delete]
-func (s *server) deleteUpload(ctx context.Context, in *deleteUploadRequest) (*web.Reply[web.Nothing], error) {
+func (s *server) deleteUpload(ctx context.Context, in *idRequest) (*web.Reply[web.Nothing], error) {
 	return web.NoContent(), s.o.Contacts.DeleteUpload(ctx, in.ID)
 }

@@ -64,11 +64,6 @@ func (s *server) postToken(_ context.Context, in *postTokenRequest) (*web.Reply[
 	return web.Created(token), err
 }
 
-type revokeTokensRequest struct {
-	User        string `path:"user" validate:"identifier"`
-	Idempotency api.Idempotency
-}
-
 // revokeTokens ends a user's tokens.
 //
 //	@Summary		Revoke a user's tokens
@@ -82,13 +77,9 @@ type revokeTokensRequest struct {
 //	@Header			204				{string}	Idempotent-Replayed	"true if this is the first answer again"
 //	@Failure		422				{object}	api.Problem	"validation_failed, idempotency_key_reused"
 //	@Router			/v1/users/{user}/tokens/revoke [post]
-func (s *server) revokeTokens(ctx context.Context, in *revokeTokensRequest) (*web.Reply[web.Nothing], error) {
+func (s *server) revokeTokens(ctx context.Context, in *userOnceRequest) (*web.Reply[web.Nothing], error) {
 	replayed, err := s.o.Tokens.Revoke(ctx, in.User, in.Idempotency)
 	return web.NoContent().Replayed(replayed), err
-}
-
-type postTicketRequest struct {
-	User string `path:"user" validate:"identifier"`
 }
 
 // postTicket makes a ticket.
@@ -105,7 +96,7 @@ type postTicketRequest struct {
 //	@Success		201		{object}	api.Ticket	"Made"
 //	@Failure		400		{object}	api.Problem	"invalid_request: the call came without a user token, or with an Idempotency-Key"
 //	@Router			/v1/users/{user}/tickets [post]
-func (s *server) postTicket(ctx context.Context, _ *postTicketRequest) (*web.Reply[api.Ticket], error) {
+func (s *server) postTicket(ctx context.Context, _ *userRequest) (*web.Reply[api.Ticket], error) {
 	u := web.UserOf(ctx)
 	if u == nil {
 		return nil, api.Errorf(api.CodeInvalidRequest, "a ticket is made with a user token, not with an API key")

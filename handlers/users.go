@@ -7,10 +7,6 @@ import (
 	"fanfare/handlers/web"
 )
 
-type eraseUserRequest struct {
-	User string `path:"user" validate:"identifier"`
-}
-
 // eraseUser begins to erase a user.
 //
 //	@Summary		Erase a user
@@ -27,7 +23,7 @@ type eraseUserRequest struct {
 //	@Success		202		{object}	api.Operation	"The user will be erased"
 //	@Header			202		{string}	Location		"The URL of the operation"
 //	@Router			/v1/users/{user} [delete]
-func (s *server) eraseUser(ctx context.Context, in *eraseUserRequest) (*web.Reply[api.Operation], error) {
+func (s *server) eraseUser(ctx context.Context, in *userRequest) (*web.Reply[api.Operation], error) {
 	id, err := s.o.Erase(ctx, in.User)
 	if err != nil {
 		return nil, err

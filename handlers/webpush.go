@@ -7,10 +7,6 @@ import (
 	"fanfare/handlers/web"
 )
 
-type getPushKeyRequest struct {
-	Topic string `path:"topic" validate:"identifier"`
-}
-
 // getPushKey tells pages with which key to subscribe.
 //
 //	@Summary		Key for Web Push
@@ -23,7 +19,7 @@ type getPushKeyRequest struct {
 //	@Success		200		{object}	api.PushKey	"The key"
 //	@Failure		404		{object}	api.Problem	"not_found: there is no app of Web Push for the topic"
 //	@Router			/v1/webpush/{topic}/key [get]
-func (s *server) getPushKey(_ context.Context, in *getPushKeyRequest) (*web.Reply[api.PushKey], error) {
+func (s *server) getPushKey(_ context.Context, in *topicRequest) (*web.Reply[api.PushKey], error) {
 	key, ok := s.o.PublicKey(in.Topic)
 	if !ok {
 		return nil, api.Errorf(api.CodeNotFound, "there is no app of Web Push for the topic %s", in.Topic)
