@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"fanfare/store/storetest"
@@ -48,12 +49,29 @@ func (s source) imports() []string {
 // at formats a position in the file.
 func (s source) at(p token.Pos) string { return s.set.Position(p).String() }
 
-// mustParseModule parses every Go file of the module.
+// parsed holds the files of the module, which are parsed once for all tests: that takes seconds.
+var parsed struct {
+	once sync.Once
+	all  []source
+	err  error
+}
+
+// mustParseModule returns every Go file of the module.
 func mustParseModule(t testing.TB) []source {
 	t.Helper()
-	var out []source
 	root := storetest.Root(t)
-	err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
+	parsed.once.Do(func() { parsed.all, parsed.err = parseModule(root) })
+	if parsed.err != nil {
+		t.Fatalf("parse module: %v", parsed.err)
+	}
+	if len(parsed.all) < 10 {
+		t.Fatalf("only %d files were found: this test looks in the wrong place", len(parsed.all))
+	}
+	return parsed.all
+}
+
+func parseModule(root string) (out []source, err error) {
+	err = filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -72,13 +90,7 @@ func mustParseModule(t testing.TB) []source {
 		out = append(out, source{slashed, path.Dir(slashed), file, set})
 		return err
 	})
-	if err != nil {
-		t.Fatalf("parse module: %v", err)
-	}
-	if len(out) < 10 {
-		t.Fatalf("only %d files were found: this test looks in the wrong place", len(out))
-	}
-	return out
+	return out, err
 }
 
 // within tells whether a package is in a directory or below it.

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"unicode"
 
@@ -100,8 +101,24 @@ type code struct {
 	comments []mention
 }
 
-// mustRead reads every Go and Lua file.
+// sources holds what all tests read from the sources once: that takes seconds.
+var sources struct {
+	sync.Mutex
+	read *code
+}
+
+// mustRead returns what every Go and Lua file says.
 func mustRead(t testing.TB) *code {
+	t.Helper()
+	sources.Lock()
+	defer sources.Unlock()
+	if sources.read == nil {
+		sources.read = mustReadAll(t)
+	}
+	return sources.read
+}
+
+func mustReadAll(t testing.TB) *code {
 	t.Helper()
 	c := &code{}
 	for _, name := range mustFiles(t, ".go") {
@@ -197,7 +214,7 @@ func TestEveryPromiseHasATest(t *testing.T) {
 // What comments and settings refer to is in the repository.
 func TestCommentsReferToWhatIsHere(t *testing.T) {
 	t.Parallel()
-	comments := mustRead(t).comments
+	comments := slices.Clone(mustRead(t).comments)
 	for _, name := range mustFiles(t, ".yml", ".yaml", ".sql", "Makefile", "Dockerfile") {
 		comments = append(comments, mention{name, storetest.RepositoryFile(t, name)})
 	}

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/getkin/kin-openapi/openapi3"
@@ -19,10 +20,16 @@ import (
 	"fanfare/store/storetest"
 )
 
-// mustLoad reads the committed document.
+// load reads the committed document.
+func load() (*openapi3.T, error) { return openapi3.NewLoader().LoadFromData(openapi.JSON()) }
+
+// loadOnce reads the document for all tests that change nothing in it.
+var loadOnce = sync.OnceValues(load)
+
+// mustLoad returns the committed document. The tests share it and must not change it.
 func mustLoad(t testing.TB) *openapi3.T {
 	t.Helper()
-	doc, err := openapi3.NewLoader().LoadFromData(openapi.JSON())
+	doc, err := loadOnce()
 	if err != nil {
 		t.Fatalf("read openapi.json: %v", err)
 	}
@@ -43,8 +50,11 @@ func TestGenerate(t *testing.T) {
 	})
 	t.Run("names the missing comment", func(t *testing.T) {
 		t.Parallel()
-		doc := mustLoad(t)
-		err := patch(doc, append(handlers.Routes(), web.Route{Method: "GET", Pattern: "/v1/nobody-wrote-me"}))
+		doc, err := load()
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = patch(doc, append(handlers.Routes(), web.Route{Method: "GET", Pattern: "/v1/nobody-wrote-me"}))
 		if err == nil || !strings.Contains(err.Error(), "GET /v1/nobody-wrote-me has no comments") {
 			t.Errorf("got %v", err)
 		}
@@ -72,7 +82,10 @@ func TestDocument(t *testing.T) {
 	t.Parallel()
 	t.Run("is a valid OpenAPI 3.0.3 document with valid examples", func(t *testing.T) {
 		t.Parallel()
-		doc := mustLoad(t)
+		doc, err := load()
+		if err != nil {
+			t.Fatal(err)
+		}
 		if doc.OpenAPI != "3.0.3" {
 			t.Errorf("openapi: %s", doc.OpenAPI)
 		}
