@@ -20,26 +20,6 @@ const (
 	PartSize = 100
 )
 
-// The counters of an event's notifications, one record in each shard.
-const (
-	CountCreated   = "created"
-	CountRetrying  = "retrying"
-	CountUnknown   = "unknown_outcome"
-	LabelDelivered = "delivered"
-	LabelExpired   = "expired"
-	LabelFailed    = "failed"
-	LabelCancelled = "cancelled"
-)
-
-// FailedBy is the label of a notification that failed for a reason, and the name under which
-// such notifications are counted.
-func FailedBy(reason string) string { return LabelFailed + reasonMark + reason }
-
-const reasonMark = "!"
-
-// LabelPart counts the parts of an event that have ended.
-const LabelPart = "ended"
-
 // Job is an accepted event in its queue entry: rendered, and with the position at which targeting
 // continues.
 type Job struct {

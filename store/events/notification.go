@@ -2,6 +2,8 @@ package events
 
 import (
 	"encoding/base64"
+	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -32,3 +34,81 @@ func JobFor(q *queue.Queue, event, token string, p api.Platform) queue.Job {
 func notificationUUID(event, token string) uuid.UUID {
 	return uuid.NewSHA1(notificationSpace, []byte(event+"\x00"+token))
 }
+
+// OtherPlatforms are the platforms whose notifications are counted beside those of all platforms (W7). What
+// is left belongs to APNs, so that an installation with APNs alone stores nothing for it.
+var OtherPlatforms = [...]api.Platform{api.PlatformFCM, api.PlatformWebPush}
+
+// platformMark stands between an event's id, or a platform, and what follows.
+const platformMark = ":"
+
+// groupEndings are the endings of the groups of the OtherPlatforms.
+var groupEndings = [len(OtherPlatforms)]string{platformMark + string(api.PlatformFCM), platformMark + string(api.PlatformWebPush)}
+
+// GroupOf names the group of an event's notifications on a platform: the event's id for APNs, and the id
+// with the platform's name for others, so that the queue counts these by themselves.
+func GroupOf(event string, p api.Platform) string {
+	if i := slices.Index(OtherPlatforms[:], p); i >= 0 {
+		return event + groupEndings[i]
+	}
+	return event
+}
+
+// EventOfGroup is the id of the event that a group's notifications belong to.
+func EventOfGroup(group string) string {
+	event, _, _ := strings.Cut(group, platformMark)
+	return event
+}
+
+// MarkOf is the mark of a notification that ended on a platform under this label.
+func MarkOf(p api.Platform, label string) string {
+	if slices.Contains(OtherPlatforms[:], p) {
+		return string(p) + platformMark + label
+	}
+	return label
+}
+
+// platformOf takes the platform and the label out of a notification's mark.
+func platformOf(mark string) (api.Platform, string) {
+	p, label, _ := strings.Cut(mark, platformMark)
+	if slices.Contains(OtherPlatforms[:], api.Platform(p)) {
+		return api.Platform(p), label
+	}
+	return api.PlatformAPNs, mark
+}
+
+// MarkStored is the mark of a notification that became a job of its own. Every other mark is a MarkOf.
+const MarkStored = "stored"
+
+// MarkName is the name of a notification's mark: the beginning of the notification's id.
+func MarkName(id string) string { return id[:18] }
+
+// MarkText is the text of a mark in the queue. It has the user's name, so that a later run does not
+// count a user as suppressed who already got the notification.
+func MarkText(mark, user string) string { return mark + " " + user }
+
+// ParseMark reads the form of MarkText.
+func ParseMark(text string) (mark, user string) {
+	mark, user, _ = strings.Cut(text, " ")
+	return mark, user
+}
+
+// The counters of an event's notifications, one record in each shard.
+const (
+	CountCreated   = "created"
+	CountRetrying  = "retrying"
+	CountUnknown   = "unknown_outcome"
+	LabelDelivered = "delivered"
+	LabelExpired   = "expired"
+	LabelFailed    = "failed"
+	LabelCancelled = "cancelled"
+)
+
+// FailedBy is the label of a notification that failed for a reason, and the name under which
+// such notifications are counted.
+func FailedBy(reason string) string { return LabelFailed + reasonMark + reason }
+
+const reasonMark = "!"
+
+// LabelPart counts the parts of an event that have ended.
+const LabelPart = "ended"
