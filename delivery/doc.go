@@ -2,9 +2,9 @@
 //
 // Notifications come from the queue of notifications (delivery.go), or directly from package
 // targeting (one_hop.go). Each waits until its app has room (windows.go) and until earlier sends to
-// its token have ended (chain.go). Then it is checked and given to a transport.Sender without
-// waiting for the answer (start.go) or, if something stands in the way, in a goroutine (send.go).
-// The answer becomes a result (send.go). It may also drop a device (device.go), make a device back
-// off (backoff.go) or pause an app (pause.go). The device's platform decides which sender gets it
+// its token have ended. Then it is checked and given to a transport.Sender without waiting for the
+// answer (all in chain.go) or, if something stands in the way, in a goroutine (send.go). The answer
+// becomes a result, and may drop a device (answer.go), make a device back off (backoff.go) or pause
+// an app (pause.go). The device's platform decides which sender gets it
 // (message.go has the platform, and transport.Senders the senders).
 package delivery

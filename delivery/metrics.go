@@ -6,11 +6,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"fanfare/api"
 	"fanfare/delivery/transport"
 	"fanfare/store/queue"
-
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Metrics are the metrics of targeting and delivery. No label holds a user, a token or any other
@@ -230,4 +230,28 @@ func (n *appNames) of(app string) string {
 	}
 	n.named[app] = struct{}{}
 	return app
+}
+
+// alarmEvery is how often one alarm is logged; all are counted.
+const alarmEvery = time.Minute
+
+// alarm counts a condition that an operator should look at, and logs it at most once a minute
+// for each kind and app.
+func (d *Delivery) alarm(kind string, args ...any) {
+	d.o.Metrics.alarm(kind)
+	key := kind
+	if len(args) > 1 {
+		if app, ok := args[1].(string); ok {
+			key += " " + d.alarmNames.of(app)
+		}
+	}
+	d.mu.Lock()
+	loud := time.Since(d.alarmed[key]) > alarmEvery
+	if loud {
+		d.alarmed[key] = time.Now()
+	}
+	d.mu.Unlock()
+	if loud {
+		d.o.Logger.Error("alarm: "+kind, args...)
+	}
 }

@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"context"
 	"hash/maphash"
 	"sync"
 
@@ -113,4 +114,18 @@ func (b *breaker) reset(app string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.apps, app)
+}
+
+// watchStorm pauses the app when the tokens of too many users were refused.
+func (d *Delivery) watchStorm(ctx context.Context, app, user string, o transport.Outcome) {
+	if d.storm.observe(d.names.of(app), user, o) {
+		d.stormed(ctx, app)
+	}
+}
+
+// stormed pauses an app whose storm breaker opened.
+func (d *Delivery) stormed(ctx context.Context, app string) {
+	d.o.Metrics.breaker.WithLabelValues(d.names.of(app)).Set(1)
+	d.alarm(alarmStorm, "app", app)
+	d.pause(ctx, app, stormReason, false)
 }

@@ -1,0 +1,233 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"fanfare/api"
+	"fanfare/delivery/transport"
+	"fanfare/store/events"
+	"fanfare/store/queue"
+)
+
+// handleAnswer turns an answer into a result, by the table resultOf.
+func (d *Delivery) handleAnswer(ctx context.Context, w *work, a transport.Answer) {
+	w.answered = true
+	w.hanging, w.took = a.Status == 0 && a.Outcome != transport.Delivered, a.Took
+	d.resume(ctx, w, a)
+	r := resultOf[a.Outcome](d, w, a)
+	if r.Reason == "" {
+		r.Reason = a.Reason
+	}
+	if a.Err != nil {
+		r.Err = a.Err.Error()
+	}
+	if a.Outcome == transport.PauseApp {
+		d.pause(ctx, w.app, pauseReason(a), a.Quiet)
+	}
+	d.finish(ctx, w, r)
+	d.updateDevice(ctx, w, a)
+}
+
+// updateDevice records what an answer says about the device. It runs after the result was given to the
+// queue, so that a slow or absent SQL does not hold up sends. If the write fails, the answer to the
+// next send leads to the same write again.
+func (d *Delivery) updateDevice(ctx context.Context, w *work, a transport.Answer) {
+	if judgesToken(a.Outcome) {
+		d.watchStorm(ctx, w.app, w.m.User, a.Outcome)
+	}
+	drop := a.Outcome == transport.DropDevice && a.Drops(w.m.registeredAt())
+	suspect := a.Outcome == transport.SuspectDevice && !d.storm.isOpen(d.names.of(w.app)) && d.pauses.last(w.app).Reason != stormReason
+	if drop || suspect { // a write that waits for SQL must not hold room in the app's window
+		w.group.Go(func() { d.markDevice(ctx, w, a, drop || w.m.Suspect) })
+	}
+}
+
+// markDevice drops the device, or makes it suspect.
+func (d *Delivery) markDevice(ctx context.Context, w *work, a transport.Answer, drop bool) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deviceWriteWithin)
+	defer cancel()
+	select {
+	case d.deviceWrites <- struct{}{}:
+		defer func() { <-d.deviceWrites }()
+	case <-ctx.Done():
+		return
+	}
+	var at api.Time
+	if !a.GoneAt.IsZero() {
+		at = api.At(a.GoneAt)
+	}
+	var err error
+	if registered := api.AtMillis(w.m.RegisteredAt); drop {
+		err = d.o.Devices.Drop(ctx, w.m.Token, a.Reason, at, registered)
+	} else {
+		err = d.o.Devices.MarkSuspect(ctx, w.m.Token, a.Reason, registered)
+	}
+	if err != nil {
+		d.o.Logger.Warn("the state of a device was not written; the next answer brings it again", "reason", a.Reason, "error", err)
+	}
+}
+
+const (
+	// maxDeviceWrites is how many device states are written at once; deviceWriteWithin is how
+	// long one write may take.
+	maxDeviceWrites   = 32
+	deviceWriteWithin = 5 * time.Second
+)
+
+// resultOf has the result for each outcome. Done ends the notification, Retry uses up an attempt, and
+// Defer does not. A result without a delay gets the backoff of the queue.
+var resultOf = map[transport.Outcome]func(d *Delivery, w *work, a transport.Answer) queue.Result{
+	transport.Delivered: func(d *Delivery, w *work, _ transport.Answer) queue.Result {
+		d.backoff.forget(w.m.Token)
+		return queue.Result{Outcome: queue.Done, Label: events.LabelDelivered}
+	},
+	transport.FailMessage:   func(_ *Delivery, _ *work, a transport.Answer) queue.Result { return failed(reasonOf(a)) },
+	transport.SuspectDevice: func(_ *Delivery, _ *work, a transport.Answer) queue.Result { return failed(a.Reason) },
+	transport.DropDevice:    func(_ *Delivery, _ *work, a transport.Answer) queue.Result { return failed(a.Reason) },
+	transport.OurBug: func(d *Delivery, w *work, a transport.Answer) queue.Result {
+		d.alarm(alarmOurBug, "app", w.app, "reason", reasonOf(a))
+		return queue.Result{Outcome: queue.Dead, Label: events.LabelFailed, Reason: reasonOf(a), Err: saidOf(a)}
+	},
+	transport.PauseApp: func(d *Delivery, w *work, _ transport.Answer) queue.Result { return d.parking(w) },
+	transport.NoApp: func(d *Delivery, w *work, _ transport.Answer) queue.Result {
+		d.alarm(alarmNoApp, "app", w.app)
+		return failed("no_app")
+	},
+	transport.Again: func(_ *Delivery, _ *work, a transport.Answer) queue.Result {
+		return queue.Result{Outcome: queue.Defer, Delay: max(a.RetryAfter, time.Millisecond)}
+	},
+	transport.Retry: func(_ *Delivery, _ *work, a transport.Answer) queue.Result {
+		return queue.Result{Outcome: queue.Retry, Label: events.LabelFailed, Delay: a.RetryAfter, Least: a.Least, Reason: reasonOf(a), Err: saidOf(a)}
+	},
+	transport.RetryUncounted: func(d *Delivery, w *work, a transport.Answer) queue.Result {
+		return queue.Result{Outcome: queue.Defer, Delay: a.RetryAfter}
+	},
+	transport.BackoffDevice: func(d *Delivery, w *work, a transport.Answer) queue.Result {
+		return queue.Result{Outcome: queue.Defer, Delay: d.backoff.next(w.m.Token, a.RetryAfter, time.Now())}
+	},
+	transport.NotSent: func(d *Delivery, w *work, a transport.Answer) queue.Result {
+		if errors.Is(a.Err, transport.ErrMayNotSend) || w.Context().Err() != nil {
+			return queue.Result{Outcome: queue.Release}
+		}
+		return queue.Result{Outcome: queue.Defer, Delay: a.RetryAfter}
+	},
+	transport.UnknownOutcome: func(d *Delivery, w *work, _ transport.Answer) queue.Result {
+		counts := map[string]int64{events.CountUnknown: 1}
+		if w.m.Push.NoRetryUnknown {
+			r := failed("unknown_outcome")
+			r.Counts = counts
+			return r
+		}
+		return queue.Result{Outcome: queue.Defer, Counts: counts, Reason: "unknown_outcome"}
+	},
+}
+
+// reasonOf names an answer by the service's reason, or else by the status or the outcome.
+func reasonOf(a transport.Answer) string {
+	switch {
+	case a.Reason != "":
+		return a.Reason
+	case a.Status != 0:
+		return "status_" + strconv.Itoa(a.Status)
+	}
+	return a.Outcome.String()
+}
+
+// saidOf renders an answer for people. It becomes the last error of a dead letter.
+func saidOf(a transport.Answer) string {
+	switch {
+	case a.Err != nil:
+		return a.Err.Error()
+	case a.Status != 0:
+		return strings.TrimSpace(fmt.Sprintf("%d %s %s", a.Status, a.Reason, a.Said))
+	}
+	return reasonOf(a)
+}
+
+// pauseReason is why an app is paused, with the service's own words, which may name a missing permission.
+func pauseReason(a transport.Answer) string {
+	if a.Said == "" {
+		return reasonOf(a)
+	}
+	return reasonOf(a) + ": " + a.Said
+}
+
+func failed(reason string) queue.Result {
+	return queue.Result{Outcome: queue.Done, Label: events.LabelFailed, Reason: reason}
+}
+
+// attempt is the number of the present attempt. In one hop it is always the first.
+func (w *work) attempt() int {
+	if w.event != nil {
+		return 1
+	}
+	return w.claimed.Attempt
+}
+
+// finish gives the result to the queue, and keeps the count of retrying notifications.
+func (d *Delivery) finish(ctx context.Context, w *work, r queue.Result) {
+	if r.Outcome == queue.Retry && w.attempt() >= d.o.Queue.MaxAttempts() {
+		r.Outcome, r.Reason, r.Delay = queue.Dead, "max_attempts", 0
+	}
+	if w.event != nil {
+		d.finishEvent(ctx, w, r)
+		return
+	}
+	if r.Outcome == queue.Dead && w.m.Retrying {
+		again := *w.m // an operator may retry the dead letter, which is not counted as retrying
+		again.Retrying = false
+		r.Payload = again.encode()
+	}
+	label := r.Label
+	if r.Outcome == queue.Done && r.Label == events.LabelFailed {
+		label = events.FailedBy(d.o.Metrics.endLabel(r))
+		r.Counts = plus(r.Counts, label, 1)
+	}
+	if r.Outcome == queue.Dead {
+		w.claimed.Class = queue.ClassOf(w.m.Push.EventType(), w.app)
+	}
+	switch r.Outcome {
+	case queue.Done, queue.Dead:
+		r.Note = events.OutcomeText(label, w.Clock())
+		d.o.Metrics.end(w.m.platform(), r)
+		if w.m.Retrying {
+			r.Counts = plus(r.Counts, events.CountRetrying, -1)
+		}
+	case queue.Retry, queue.Defer, queue.Park:
+		r.Note = w.waiting(r)
+		if !w.m.Retrying {
+			r.Counts = plus(r.Counts, events.CountRetrying, 1)
+			r.Payload = w.m.marked()
+		}
+	}
+	w.claimed.Finish(r)
+}
+
+// waiting is what the record of the notification says while it waits after a result; "": nothing.
+func (w *work) waiting(r queue.Result) string {
+	if r.Reason == "" || r.Outcome != queue.Retry && r.Outcome != queue.Defer {
+		return ""
+	}
+	return events.Waiting(r.Reason, w.answered)
+}
+
+func plus(counts map[string]int64, name string, n int64) map[string]int64 {
+	if counts == nil {
+		counts = map[string]int64{}
+	}
+	counts[name] += n
+	return counts
+}
+
+// bury turns a notification that was refused with its event into a dead letter.
+func (d *Delivery) bury(ctx context.Context, w *work) {
+	r := queue.Result{Outcome: queue.Dead, Label: events.LabelFailed, Reason: w.m.Refused, Err: w.m.RefusedSaid}
+	w.m.Refused, w.m.RefusedSaid = "", "" // the dead letter may be tried again
+	r.Payload = w.m.encode()
+	d.finish(ctx, w, r)
+}
