@@ -13,6 +13,8 @@ import (
 
 	"github.com/go-chi/chi/v5"
 	"github.com/redis/go-redis/v9"
+
+	"fanfare/api"
 )
 
 // child runs this program as a child process of itself. It serves the baselines, or it measures
@@ -93,13 +95,7 @@ func serveBare(addr, store string) error {
 
 // refuse decodes a reservation and answers that everything is sold, without Redis.
 func refuse(_ *http.Request, body []byte) (string, error) {
-	var asked struct {
-		User  string `json:"user"`
-		Lines []struct {
-			SKU      string `json:"sku"`
-			Quantity int64  `json:"quantity"`
-		} `json:"lines"`
-	}
+	var asked api.ReservationRequest
 	if err := json.Unmarshal(body, &asked); err != nil || len(asked.Lines) == 0 {
 		return "", errors.Join(err, errors.New("nothing is asked for"))
 	}
