@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,7 +13,7 @@ const comparedRounds = 5
 
 // A rate may fall, and a cost may rise, by this share of its former value. Smaller changes are
 // noise.
-const leastRate, mostCost = .97, 1.03
+const leastRate, mostCost = ">= 0.97", "<= 1.03"
 
 // compare runs subjects with the program of a revision and with the program of the checkout in
 // turns, and sets everything up anew for each round. For each row it prints the median of the
@@ -21,11 +22,13 @@ const leastRate, mostCost = .97, 1.03
 func (w *world) compare(chosen []subject) {
 	programs := [2]string{w.buildRevision(), w.program}
 	if name := w.profile; name != "" {
-		chosen = []subject{{name: name, sides: func(w *world) []*side { return []*side{w.profiled()} }, rows: []want{
-			{name, name + " rate", "/s", "", "", goal{}},
-			{name + ", processor time of Redis", name + " redis", "µs", "", "", goal{}},
-			{name + ", processor time of fanfare", name + " fanfare", "µs", "", "", goal{}},
-		}}}
+		s := profiled(name)
+		s.rows = []want{
+			{name, name + " rate", "/s", "", "", ""},
+			{name + ", processor time of Redis", name + " redis", "µs", "", "", ""},
+			{name + ", processor time of fanfare", name + " fanfare", "µs", "", "", ""},
+		}
+		chosen = []subject{s}
 	}
 	rounds := make([][2][]row, w.rounds)
 	if !w.quick {
@@ -38,16 +41,13 @@ func (w *world) compare(chosen []subject) {
 			for i := range programs {
 				i := (i + n) % 2 // the programs take turns to be measured first
 				w.program = programs[i]
-				f, err := w.run(s)
-				if err != nil {
-					failf("%s of %s: %w", s.name, [2]string{w.against, "the checkout"}[i], err)
-				}
-				rounds[n][i] = append(rounds[n][i], f.measured...)
+				rows, _ := w.run(s)
+				rounds[n][i] = append(rounds[n][i], rows...)
 			}
 		}
 	}
 	head := []string{"work", w.against, "checkout", "median of ratios", "goal", "verdict"}
-	align(os.Stdout, append([][]string{head}, compared(rounds)...))
+	align(append([][]string{head}, compared(rounds)...))
 }
 
 // compared are the cells of each row: the medians of both programs and of the ratios. Each round has
@@ -59,24 +59,24 @@ func compared(rounds [][2][]row) (lines [][]string) {
 			before, after = append(before, round[0][i].figure), append(after, round[1][i].figure)
 			ratios = append(ratios, round[1][i].figure/round[0][i].figure)
 		}
-		bound := atMost(mostCost)
+		goal := mostCost
 		switch {
 		case strings.HasPrefix(r.unit, "/"):
-			bound = atLeast(leastRate)
+			goal = leastRate
 		case r.unit == "ms": // from end to end, and on a busy machine these times differ by more
-			bound = goal{}
+			goal = ""
 		}
 		lines = append(lines, []string{r.work, with(r.unit, median(before)), with(r.unit, median(after)),
-			fmt.Sprintf("%.3f", median(ratios)), bound.text("", 2), bound.verdict(median(ratios))})
+			fmt.Sprintf("%.3f", median(ratios)), cmp.Or(goal, "-"), verdict(goal, median(ratios))})
 	}
 	return lines
 }
 
-// buildRevision builds the program of the revision to compare with, in a temporary work tree.
+// buildRevision builds the program of the revision to compare with, from an archive of its files.
 func (w *world) buildRevision() string {
-	tree, to := filepath.Join(w.dir, "tree"), filepath.Join(w.dir, "before")
-	run(nil, "git", "worktree", "add", "--quiet", "--detach", tree, w.against)
-	defer run(nil, "git", "worktree", "remove", "--force", tree)
+	tree, to := w.TempDir(), filepath.Join(w.dir, "before")
+	w.output(nil, "git", "archive", "--output="+tree+".tar", w.against)
+	w.output(nil, "tar", "-xf", tree+".tar", "-C", tree)
 	w.build(tree, to)
 	return to
 }

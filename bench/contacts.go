@@ -23,7 +23,7 @@ const (
 
 // contacts compares recent-contacts with a bare handler that reads a sorted set, on SQLite and on
 // MariaDB. It also compares a user with many contacts with a user with few.
-func contacts(w *world) []*side {
+func contacts(w *world) sample {
 	lite := w.contactsOn(plan{bare: true})
 	pipe := lite.redis.Pipeline()
 	for _, name := range names("user-%d", 0, askers) {
@@ -37,13 +37,15 @@ func contacts(w *world) []*side {
 		s.callers = 1
 		return s
 	}
-	sides := []*side{lite.getting("sqlite", lite.server, recentPaths()...)}
+	sides := []*side{lite.getting("recent", lite.server, recentPaths()...)}
 	if w.profile != "" { // only SQLite is profiled
-		return sides
+		return w.turns(sides...)
 	}
 	large := w.contactsOn(plan{maria: true})
-	return append(sides, large.getting("mariadb", large.server, recentPaths()...), lite.getting("bare", lite.bare, recentPaths()...),
+	sides = append(sides, large.getting("mariadb", large.server, recentPaths()...),
+		lite.getting("bare", lite.bare, recentPaths()...),
 		askingFor("small", "user-0"), askingFor("big", "big"), large.uploading())
+	return w.turns(sides...)
 }
 
 // contactsOn starts a stage with contacts and their uploads.
@@ -89,14 +91,14 @@ func recentPaths() []string { return names(recentPath("user-%d"), 0, askers) }
 // uploading lets the star upload again and again. Each upload waits until the indexes of all fans
 // have the previous one.
 func (s *stage) uploading() *side {
-	upload := func(c *caller, _ int, sent time.Time) time.Duration {
+	upload := func(c *caller, _ int) {
 		const form = `{"id":"star-%d","owner":"star","visibility":"public","uploaded_at":%q}`
-		c.call(http.MethodPost, "/v1/uploads", fmt.Sprintf(form, sent.UnixNano(), sent.Format(time.RFC3339Nano)), http.StatusAccepted)
+		body := fmt.Sprintf(form, c.began.UnixNano(), c.began.Format(time.RFC3339Nano))
+		c.call(http.MethodPost, "/v1/uploads", body, http.StatusAccepted)
 		eventually(s.ctx, "the fan-out", func() bool {
 			c.call(http.MethodGet, "/v1/stats", "", http.StatusOK)
 			return bytes.Contains(c.body, []byte(`"contacts":{"pending":0,`))
 		})
-		return time.Since(sent)
 	}
 	return &side{name: "upload", stage: s, servers: []*process{s.server}, callers: 1, each: int64(s.few(fansOf)), call: upload}
 }

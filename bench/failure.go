@@ -63,7 +63,7 @@ func eventually(ctx context.Context, what string, done func() bool) {
 		case <-end:
 			failf("waited ten minutes for %s", what)
 		case <-ctx.Done():
-			must(ctx.Err())
+			must(context.Cause(ctx))
 		}
 	}
 }

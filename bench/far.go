@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"fanfare/delivery/apns/apnstest"
@@ -47,7 +46,8 @@ func (s *stage) after(d time.Duration, set func(), of *side) *side {
 // far sends to many devices, because notifications of one device are sent one after the other, and
 // few devices would be the limit. It compares a stand-in that answers late with one that answers at
 // once, and fanfare with stock apns2 over four connections.
-func far(w *world) (sides []*side) {
+func far(w *world) sample {
+	var sides []*side
 	s := w.stage(plan{users: crowd})
 	s.warm("user-%d", crowd)
 	ways := s.posts(1, s.server)
@@ -60,31 +60,25 @@ func far(w *world) (sides []*side) {
 	at(0, stock, batch, wide)
 	at(near, stock, batch, wide, one)
 	at(away, stock, batch, wide)
-	return sides
+	return w.turns(sides...)
 }
 
 // farProcesses sends one event to 100,000 followers, with one, two and four processes that can each
 // have 500 requests of one app under way. At 100 ms these are 5,000 requests a second, so that this
 // limit counts and not the two processors that all share.
-func farProcesses(w *world) medians {
-	fans, m := w.few(followers), medians{}
-	var env []string
-	// The program of an older revision may not know the variable.
-	if strings.Contains(run(nil, w.program, "--help"), "FANFARE_MAX_IN_FLIGHT") {
-		env = []string{"FANFARE_MAX_IN_FLIGHT=600"} // large audiences of the only app may have 500 of these
-	}
-	s := w.stage(plan{users: devices, fans: fans, env: env})
+func farProcesses(w *world) sample {
+	const room = "FANFARE_MAX_IN_FLIGHT=600" // large audiences of the only app may have 500 of these
+	fans, found := w.few(followers), sample{}
+	s := w.stage(plan{users: devices, fans: fans, env: []string{room}})
 	s.warm("fan-%d", fans)
 	s.setLatency(near)
-	for n := 1; n <= 4; n++ {
-		if n > 1 {
-			s.join(env...)
+	for n := 1; n <= 4; n *= 2 {
+		for range n / 2 { // the others are there already
+			s.join(room)
 		}
-		if n != 3 {
-			m[strconv.Itoa(n)] = w.turns(s.oneFanOut(fans))["fan-out rate"]
-		}
+		found[strconv.Itoa(n)] = w.turns(s.oneFanOut(fans))["fan-out rate"]
 	}
-	return m
+	return found
 }
 
 // oneFanOut is a side that posts one event to all followers and waits until it is delivered.
@@ -103,8 +97,8 @@ func (s *stage) oneFanOut(fans int) *side {
 // farLatency measures the time of one-user events from POST to APNs while an event to 100,000
 // devices of the same app is sent, and while another app hangs. Each round has its own stage, so
 // that an app that hung leaves nothing for the next round.
-func farLatency(w *world) []*side {
-	return []*side{{name: "lone", run: func(d time.Duration) sample {
+func farLatency(w *world) sample {
+	return w.turns(&side{name: "lone", run: func(d time.Duration) sample {
 		defer w.reset()
 		fans := w.few(followers)
 		s := w.stage(plan{users: devices, fans: fans, fill: func(into tables) {
@@ -127,7 +121,7 @@ func farLatency(w *world) []*side {
 			return batch("other-%d", n, 1, otherUsers), token(otherToken + n%otherUsers)
 		})
 		return sample{"same": same["p99"], "other": other.load(s.ctx, 3*d)["p99"]}
-	}}}
+	}})
 }
 
 // beside does something while something else is done again and again. The latter gets a context that
@@ -150,8 +144,8 @@ func beside(ctx context.Context, do func(), other func(ctx context.Context)) {
 
 // farMemory starts a process that finds a million waiting notifications, lets answers take 300 ms,
 // and measures the memory of the process while it sends.
-func farMemory(w *world) []*side {
-	return []*side{{name: "far", run: func(d time.Duration) sample {
+func farMemory(w *world) sample {
+	return w.turns(&side{name: "far", run: func(d time.Duration) sample {
 		defer w.reset()
 		n := w.few(crowd)
 		if d < w.seconds { // the warm-up round
@@ -166,7 +160,7 @@ func farMemory(w *world) []*side {
 			s.pause(100 * time.Millisecond)
 		}
 		return sample{"peak": s.server.peak()}
-	}}}
+	}})
 }
 
 // noDelivery are the roles of a process whose notifications wait.
@@ -174,8 +168,8 @@ var noDelivery = []string{"FANFARE_ROLES=api,targeting,jobs"}
 
 // cold compares an event to 100,000 followers whose settings are not cached with the same event
 // when all are cached. It also measures the memory of Redis.
-func cold(w *world) medians {
-	m, fans := medians{}, w.few(followers)
+func cold(w *world) sample {
+	m, fans := sample{}, w.few(followers)
 	for name, maria := range map[string]bool{"sqlite ": false, "mysql ": true} {
 		s := w.stage(plan{users: devices, fans: fans, maria: maria})
 		found := w.turns(

@@ -43,8 +43,9 @@ type side struct {
 	// every answer. A call may be refused with the status refused.
 	requests        [][]byte
 	status, refused int
-	// call, if it is set, makes the calls instead.
-	call call
+	// call, if it is set, makes the n-th of all calls instead. A call lasts from the time at which it is
+	// due to its return, unless it sets other times in the caller.
+	call func(c *caller, n int)
 	// each is how many things a call causes (default 1). If done is set, they are done after the
 	// answer: done counts them, at most ahead of them are outstanding at a time (default outstanding),
 	// and the load ends when all are done.
@@ -54,11 +55,7 @@ type side struct {
 	run func(d time.Duration) sample
 }
 
-// call gets the caller's connection, the number of the call among all calls, and the time at which it
-// is sent, and returns how long it took. A negative time means that the call was refused.
-type call func(c *caller, n int, sent time.Time) time.Duration
-
-// sample has the figures of one round of one side, by name.
+// sample has figures by name: of one round of one side or, as "side figure", the medians of several.
 type sample map[string]float64
 
 // round makes one measurement. In addition to the figures of the side it has the processor time in
@@ -91,12 +88,12 @@ func (s *side) load(ctx context.Context, d time.Duration) sample {
 	if do == nil {
 		do = s.request
 	}
-	callers := make([]*caller, cmp.Or(s.callers, connections))
-	for i := range callers {
-		if len(s.servers) > 0 {
-			callers[i] = dial(ctx, s.servers[i%len(s.servers)].addr)
+	callers := made(cmp.Or(s.callers, connections), func(i int) *caller {
+		if len(s.servers) == 0 {
+			return &caller{}
 		}
-	}
+		return dial(ctx, s.servers[i%len(s.servers)].addr)
+	})
 	var sent, refused atomic.Int64
 	waiting := func() int64 { return 0 }
 	if s.done != nil {
@@ -114,13 +111,16 @@ func (s *side) load(ctx context.Context, d time.Duration) sample {
 			if at.Sub(began) >= d {
 				return
 			}
-			must(ctx.Err())
+			must(context.Cause(ctx))
 			sent.Add(each)
-			if t := do(callers[i], n, at); t >= 0 {
-				took[i] = append(took[i], t)
-			} else {
+			c := callers[i]
+			c.began, c.ended, c.refused = at, time.Time{}, false
+			do(c, n)
+			if c.refused {
 				refused.Add(1)
+				continue
 			}
+			took[i] = append(took[i], cmp.Or(c.ended, time.Now()).Sub(c.began))
 		}
 	})
 	all := slices.Sorted(slices.Values(slices.Concat(took...)))
@@ -158,22 +158,26 @@ func quantile(sorted []time.Duration, q float64) float64 {
 }
 
 // request sends one of the rendered requests.
-func (s *side) request(c *caller, n int, sent time.Time) time.Duration {
+func (s *side) request(c *caller, n int) {
 	err := c.send(s.requests[n%len(s.requests)], s.status)
-	if err != nil && s.refused != 0 && c.status == s.refused {
-		return -1
+	c.refused = err != nil && s.refused != 0 && c.status == s.refused
+	if !c.refused {
+		must(err)
 	}
-	must(err)
-	return time.Since(sent)
 }
 
-// medians holds the median of each figure of each side, as "side figure".
-type medians map[string]float64
-
 // turns lets the sides measure one after the other, round by round, so that other work of the
-// machine affects all of them. Before the first round there is a warm-up of a quarter of the time.
-func (w *world) turns(sides ...*side) medians {
+// machine affects all of them, and returns the medians. Before the first round there is a warm-up of a
+// quarter of the time. With -profile, only that side is measured.
+func (w *world) turns(sides ...*side) sample {
 	all := map[string][]float64{}
+	if w.profile != "" {
+		sides = slices.DeleteFunc(sides, func(s *side) bool { return s.name != w.profile })
+		if w.against == "" {
+			sides[0].showProfile(w)
+			return nil
+		}
+	}
 	for round := range w.rounds + 1 {
 		d := w.seconds
 		if round == 0 {
@@ -181,7 +185,7 @@ func (w *world) turns(sides ...*side) medians {
 		}
 		for _, s := range sides {
 			var found sample
-			if err := errors.Join(attempt(func() { found = s.round(w.ctx, d) }), w.ctx.Err()); err != nil {
+			if err := attempt(func() { found = s.round(w.ctx, d) }); err != nil {
 				failf("%s: %w", s.name, err)
 			}
 			for figure, v := range found {
@@ -191,21 +195,16 @@ func (w *world) turns(sides ...*side) medians {
 			}
 		}
 	}
-	m := medians{}
+	found := sample{}
 	for name, values := range all {
-		m[name] = median(values)
+		found[name] = median(values)
 	}
-	return m
+	return found
 }
 
-// line are some figures of each of some sides.
-func (m medians) line(figures []string, sides ...string) (line []float64) {
-	for _, side := range sides {
-		for _, figure := range figures {
-			line = append(line, m[side+" "+figure])
-		}
-	}
-	return line
+// line are some of the figures.
+func (f sample) line(names ...string) []float64 {
+	return made(len(names), func(i int) float64 { return f[names[i]] })
 }
 
 // median is the median of the rounds. If two are in the middle, it is their mean.
@@ -218,10 +217,12 @@ func median(values []float64) float64 {
 // caller is a keep-alive HTTP/1.1 connection that needs very little processor time, because the
 // load generator shares the processors with the programs that it measures.
 type caller struct {
-	conn   net.Conn
-	reader *bufio.Reader
-	status int    // of the last answer
-	body   []byte // of the last answer
+	conn         net.Conn
+	reader       *bufio.Reader
+	status       int       // of the last answer
+	body         []byte    // of the last answer
+	began, ended time.Time // of the last call, if it is known better than by the load
+	refused      bool      // the last call
 }
 
 // dial opens a connection that lives as long as ctx.

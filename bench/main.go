@@ -17,8 +17,8 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -52,7 +52,22 @@ func main() {
 		}
 		debug.SetGCPercent(400) // the load generator shares the processors
 		o, names := readOptions(os.Args[1:])
-		measure(ctx, o, names)
+		all := sections()
+		if o.growth {
+			all = growthSections()
+		}
+		chosen := choose(all, names)
+		w := newWorld(ctx, o)
+		defer w.close()
+		w.buildFanfare()
+		switch {
+		case o.against != "":
+			w.compare(subjects(chosen))
+		case o.profile != "":
+			w.run(profiled(o.profile))
+		default:
+			w.measure(chosen)
+		}
 	})
 	stop()
 	if err != nil {
@@ -82,51 +97,51 @@ func readOptions(args []string) (o options, names []string) {
 	return o, flags.Args()
 }
 
-// measure runs the named subjects, or all if none is named, shows their results, and writes the
-// sections whose subjects have all run.
-func measure(ctx context.Context, o options, names []string) {
-	all := subjects()
-	if o.growth {
-		all = growthSubjects()
-	}
-	chosen := choose(all, names)
-	w := newWorld(ctx, o)
-	defer w.close()
-	switch {
-	case o.against != "":
-		w.compare(chosen)
-		return
-	case o.profile != "":
-		w.showProfile()
-		must(w.complaints(nil))
-		return
-	}
-	var r results
-	var err error
-	for _, s := range chosen {
-		fmt.Fprintf(os.Stderr, "bench: %s ...\n", s.name)
-		began := time.Now()
-		f, failed := w.run(s)
-		if failed != nil {
-			err = fmt.Errorf("%s: %w", s.name, failed)
-			break
-		}
-		r = append(r, f)
-		fmt.Fprintf(os.Stderr, "bench: %s took %.0f s\n", s.name, time.Since(began).Seconds())
-	}
-	must(errors.Join(err, attempt(func() { r.show(os.Stdout, o.json) }), attempt(func() {
-		if !o.quick {
-			r.write(o.out, all, w.machine())
-		}
-	})))
-}
-
-// choose picks the named subjects.
-func choose(all []subject, names []string) []subject {
+// choose picks the named subjects, or all if none is named.
+func choose(all []section, names []string) (chosen []section) {
 	for _, name := range names {
-		if !slices.ContainsFunc(all, func(s subject) bool { return s.name == name }) {
+		if !slices.ContainsFunc(subjects(all), func(s subject) bool { return s.name == name }) {
 			failf("there is no subject %q", name)
 		}
 	}
-	return slices.DeleteFunc(all, func(s subject) bool { return len(names) > 0 && !slices.Contains(names, s.name) })
+	for _, s := range all {
+		number := len(s.subjects)
+		s.subjects = slices.DeleteFunc(s.subjects, func(of subject) bool {
+			return len(names) > 0 && !slices.Contains(names, of.name)
+		})
+		s.whole = len(s.subjects) == number
+		if len(s.subjects) > 0 {
+			chosen = append(chosen, s)
+		}
+	}
+	return chosen
+}
+
+// measure runs subjects, shows their results, and writes the sections whose subjects have all run.
+func (w *world) measure(sections []section) {
+	rounds := w.rounds
+	for _, of := range sections {
+		w.rounds = min(rounds, cmp.Or(of.rounds, rounds))
+		lines := [][]string{of.head}
+		err := attempt(func() {
+			for _, s := range of.subjects {
+				fmt.Fprintf(os.Stderr, "bench: %s ...\n", s.name)
+				began := time.Now()
+				rows, more := w.run(s)
+				lines = append(lines, more...)
+				if w.json {
+					printJSON(rows)
+				}
+				fmt.Fprintf(os.Stderr, "bench: %s took %.0f s\n", s.name, time.Since(began).Seconds())
+			}
+		})
+		if !w.json {
+			fmt.Printf("\n%s\n\n", of.heading)
+			align(lines)
+		}
+		must(err)
+		if of.whole && !w.quick {
+			write(w.out, of.heading, w.machine(), lines)
+		}
+	}
 }

@@ -29,7 +29,8 @@ const pushHost = "example.com"
 // platforms compares the platforms with each other. All have the same stand-in, so that its own cost does
 // not depend on the platform; it is not the one of the other rows, which is lighter and checks more. Each
 // platform is measured with answers at once, and with answers after 100 ms.
-func platforms(w *world) (sides []*side) {
+func platforms(w *world) sample {
+	var sides []*side
 	var late atomic.Int64 // after how many ns the stand-in answers, about
 	// The accounts, keys and subscriptions are those of the strict stand-ins.
 	android, browsers := fcmtest.Start(w, fcmtest.Options{}), webpushtest.Start(w, webpushtest.Options{})
@@ -55,7 +56,7 @@ func platforms(w *world) (sides []*side) {
 			sides = append(sides, s.after(d, func() { late.Store(int64(d)) }, batches))
 		}
 	}
-	return sides
+	return w.turns(sides...)
 }
 
 // allPlatforms starts one stand-in for all platforms, and returns the settings of fanfare for it.

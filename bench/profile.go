@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -38,6 +36,7 @@ func (w *world) buildFanfare() {
 		w.build(".", w.program)
 		return
 	}
+	w.pprof = w.freeAddr()
 	source, overlay := filepath.Join(w.dir, "profiler.go"), filepath.Join(w.dir, "overlay.json")
 	over := got(filepath.Abs("bench_profiler.go"))
 	must(os.WriteFile(source, []byte(profiler), 0o600))
@@ -48,32 +47,26 @@ func (w *world) buildFanfare() {
 // profileNames are the names that -profile accepts.
 func profileNames() string {
 	var names []string
-	for _, s := range subjects() {
-		names = append(names, slices.Sorted(maps.Keys(s.profiles))...)
+	for _, s := range subjects(sections()) {
+		names = append(names, s.profiles...)
 	}
 	return strings.Join(names, ", ")
 }
 
-// profiled starts the side that -profile names, and renames it so.
-func (w *world) profiled() *side {
-	for _, s := range subjects() {
-		if name, ok := s.profiles[w.profile]; ok {
-			sides := s.sides(w)
-			profiled := sides[slices.IndexFunc(sides, func(s *side) bool { return s.name == name })]
-			profiled.name = w.profile
-			return profiled
+// profiled is what -profile runs: the subject that has the named side. It has no rows.
+func profiled(name string) subject {
+	for _, s := range subjects(sections()) {
+		if slices.Contains(s.profiles, name) {
+			return subject{name: name, measure: s.measure}
 		}
 	}
-	failf("there is no profile of %q, only of %s", w.profile, profileNames())
-	return nil
+	failf("there is no profile of %q, only of %s", name, profileNames())
+	return subject{}
 }
 
-// showProfile runs a side. For each thing that the side does it shows the commands of Redis and the
+// showProfile runs the side. For each thing that the side does it shows the commands of Redis and the
 // processor time of Redis and fanfare. Then it shows the functions in which fanfare spent its time.
-func (w *world) showProfile() {
-	addr := w.freeAddr()
-	w.env = []string{"BENCH_PPROF_ADDR=" + addr}
-	s := w.profiled()
+func (s *side) showProfile(w *world) {
 	s.round(w.ctx, w.seconds) // warm-up
 	must(s.stage.redis.ConfigResetStat(w.ctx).Err())
 	var found sample
@@ -83,7 +76,7 @@ func (w *world) showProfile() {
 			return
 		}
 		path := fmt.Sprintf("/debug/pprof/profile?seconds=%d", max(1, int(w.seconds.Seconds())))
-		must(os.WriteFile(w.dir+"/cpu.pprof", get(addr, path), 0o600))
+		must(os.WriteFile(w.dir+"/cpu.pprof", get(w.pprof, path), 0o600))
 	})
 	fmt.Printf("%s, %.0f times, processor time of each: Redis %.1f µs, fanfare %.1f µs\n\n",
 		w.profile, found["count"], found["redis"], found["fanfare"])
@@ -95,10 +88,8 @@ func (w *world) showProfile() {
 	s.stage.record("-1")
 	show("script", s.stage.recorded(), found["count"])
 	for _, sorted := range []string{"-flat", "-cum"} {
-		cmd := exec.CommandContext(w.ctx, "go", "tool", "pprof", "-top", sorted, "-nodecount=50", w.program, w.dir+"/cpu.pprof")
-		cmd.Stdout, cmd.Stderr = os.Stdout, io.Discard
-		fmt.Println()
-		must(cmd.Run())
+		top := []string{"go", "tool", "pprof", "-top", sorted, "-nodecount=50", w.program, w.dir + "/cpu.pprof"}
+		fmt.Printf("\n%s", w.output(nil, top...))
 	}
 }
 
@@ -112,7 +103,7 @@ func show(what string, all map[string]spent, n float64) {
 	for _, name := range names[:min(25, len(names))] {
 		table = append(table, []string{name, fmt.Sprintf("%.3f", all[name].calls/n), fmt.Sprintf("%.2f", all[name].usec/n)})
 	}
-	align(os.Stdout, append(table, nil))
+	align(append(table, nil))
 }
 
 // spent are Redis' statistics of commands. The commands that a script calls are listed separately,

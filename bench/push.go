@@ -14,21 +14,20 @@ var greeting = post(1, 1, devices)
 
 // accept compares POST /v1/events with the bare server. The process has only the role api, so that
 // only accepting is measured.
-func accept(w *world) []*side {
+func accept(w *world) sample {
 	s := w.stage(plan{bare: true, env: apiRole})
-	return []*side{
-		s.flood("ours", s.server, http.StatusAccepted, greeting), s.flood("bare", s.bare, http.StatusAccepted, greeting),
-	}
+	return w.turns(s.flood("accept", s.server, http.StatusAccepted, greeting),
+		s.flood("bare", s.bare, http.StatusAccepted, greeting))
 }
 
 // push compares the rate of delivered notifications, from end to end, with stock apns2 in a loop,
 // which has no HTTP, no queue and no record. It also compares the push stage without the queue.
-func push(w *world) []*side {
+func push(w *world) sample {
 	fans := w.few(followers)
 	s := w.stage(plan{users: devices, fans: fans})
 	s.warm("user-%d", devices)
 	s.warm("fan-%d", fans)
-	return append(s.posts(fans, s.server), s.sendLoop("stock"), s.sendLoop("stage"))
+	return w.turns(append(s.posts(fans, s.server), s.sendLoop("stock"), s.sendLoop("stage"))...)
 }
 
 // posts are the ways to post that are compared: the number of callers, their requests, and the
@@ -45,7 +44,7 @@ func (s *stage) posts(fans int, servers ...*process) []*side {
 
 // audiences compares an event to a topic, and one to all users, with one to the contacts of a
 // user, who are as many.
-func audiences(w *world) []*side {
+func audiences(w *world) sample {
 	fans := w.few(followers)
 	s := w.stage(plan{users: 1, fans: fans, fill: func(into tables) {
 		into.rows("topic_members (topic, user_id, joined_at)", fans, func(i int) string {
@@ -57,10 +56,8 @@ func audiences(w *world) []*side {
 	to := func(name string, each int, audience string) *side {
 		return s.delivering(name, 1, each, func(int) []byte { return toAudience(audience) }, s.server)
 	}
-	return []*side{
-		to("contacts", fans, `{"contacts_of":"star"}`), to("topic", fans, `{"topic":"star"}`),
-		to("all", fans+s.users, `{"all":true}`),
-	}
+	return w.turns(to("contacts", fans, `{"contacts_of":"star"}`), to("topic", fans, `{"topic":"star"}`),
+		to("all", fans+s.users, `{"all":true}`))
 }
 
 // delivering is a side that posts for one round and waits for the last notification.
@@ -71,7 +68,7 @@ func (s *stage) delivering(name string, callers, each int, render func(n int) []
 	}
 	requests := made(n, func(i int) []byte { return render(i * s.users / n) })
 	return &side{name: name, stage: s, servers: servers, callers: callers, requests: requests, status: http.StatusAccepted,
-		each: int64(each), done: s.delivered}
+		each: int64(each), done: s.taken.Load}
 }
 
 // sendLoop is a side that sends to the stand-in from its own process: apns2 as it is ("stock",
@@ -88,10 +85,10 @@ func (s *stage) sendLoop(which string) *side {
 }
 
 // latency measures the time from POST to the arrival at APNs.
-func latency(w *world) []*side {
+func latency(w *world) sample {
 	s := w.stage(plan{users: devices})
 	l := s.arriving(pace, s.oneOfDevices)
-	return []*side{{name: "ours", run: func(d time.Duration) sample { return l.load(w.ctx, 2*d) }}}
+	return w.turns(&side{name: "ours", run: func(d time.Duration) sample { return l.load(w.ctx, 2*d) }})
 }
 
 // oneOfDevices renders an event to one of the devices, and its token.
@@ -100,12 +97,12 @@ func (s *stage) oneOfDevices(n int) ([]byte, string) { return post(n, 1, devices
 // arriving is a load of events to one device each, at even intervals. Each call waits for the
 // arrival of its notification.
 func (s *stage) arriving(rate float64, render func(n int) (post []byte, token string)) *side {
-	return &side{servers: []*process{s.server}, rate: rate, call: func(c *caller, n int, sent time.Time) time.Duration {
+	return &side{servers: []*process{s.server}, rate: rate, call: func(c *caller, n int) {
 		post, token := render(n)
 		arrived := make(chan time.Time, 1)
 		s.waiting.Store(token, arrived)
 		must(c.send(post, http.StatusAccepted))
-		return moment(s.ctx, arrived).Sub(sent)
+		c.ended = moment(s.ctx, arrived)
 	}}
 }
 
@@ -116,7 +113,7 @@ func moment(ctx context.Context, came <-chan time.Time) (at time.Time) {
 	case <-time.After(10 * time.Second):
 		failf("something did not arrive within 10 s")
 	case <-ctx.Done():
-		must(ctx.Err())
+		must(context.Cause(ctx))
 	}
 	return at
 }
@@ -124,7 +121,7 @@ func moment(ctx context.Context, came <-chan time.Time) (at time.Time) {
 // memory lets a million one-device events wait for an APNs that accepts requests and never answers.
 // The first of these events each have their own device. Before, an event to each user warms up, and
 // another one to half of the users shows what an ended event leaves behind.
-func memory(w *world) medians {
+func memory(w *world) sample {
 	n := w.few(crowd)
 	s := w.stage(plan{users: n})
 	var used [2]float64
@@ -135,7 +132,7 @@ func memory(w *world) medians {
 	}
 	s.apns.ScriptAll(apnstest.Failing(apnstest.Hang))
 	first, rest := s.fillBacklog(n), s.fillBacklog(9*n)
-	return medians{"peak": s.server.peak(), "first": first, "rest": rest, "kept": max(used[1]-used[0], 1) / float64(n/2)}
+	return sample{"peak": s.server.peak(), "first": first, "rest": rest, "kept": max(used[1]-used[0], 1) / float64(n/2)}
 }
 
 // fillBacklog posts n one-device events, waits until all are targeted, and returns the memory that
@@ -174,6 +171,6 @@ func backlog(w *world, n int) []float64 {
 func workers(w *world, n int) []float64 {
 	s := w.stage(plan{users: devices})
 	servers := append(made(n-1, func(int) *process { return s.join() }), s.server)
-	m := w.turns(s.posts(1, servers...)[:2]...)
-	return m.line([]string{"rate", "fanfare", "redis"}, "one", "batch")
+	return w.turns(s.posts(1, servers...)[:2]...).
+		line("one rate", "one fanfare", "one redis", "batch rate", "batch fanfare", "batch redis")
 }

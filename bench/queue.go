@@ -14,7 +14,8 @@ import (
 
 // queues compares the queue with asynq. One process enqueues jobs that do nothing and processes
 // them at the same time. asynq takes one job in each call.
-func queues(w *world) (sides []*side) {
+func queues(w *world) sample {
+	var sides []*side
 	peer, store := filepath.Join(w.dir, "asynq"), w.redis()
 	w.build("bench/asynq", peer)
 	measuring := func(prefix, what string, command ...string) {
@@ -28,7 +29,7 @@ func queues(w *world) (sides []*side) {
 	for _, what := range []string{"singles", "pick-up"} {
 		measuring("asynq ", what, peer)
 	}
-	return sides
+	return w.turns(sides...)
 }
 
 // childQueue is the child process "queue". It enqueues and processes jobs. Those of "pick-up" are
@@ -59,21 +60,19 @@ func childQueue(ctx context.Context, what, addr string, d time.Duration) sample 
 		must(err)
 	}
 	return map[string]*side{
-		"batches": {callers: 8, each: 100, done: done.Load, call: func(_ *caller, _ int, sent time.Time) time.Duration {
+		"batches": {callers: 8, each: 100, done: done.Load, call: func(*caller, int) {
 			_, err := q.Enqueue(ctx, made(100, func(int) queue.Job { return queue.Job{Payload: make([]byte, 64)} })...)
 			must(err)
-			return time.Since(sent)
 		}},
-		"singles": {done: done.Load, call: func(_ *caller, _ int, sent time.Time) time.Duration {
+		"singles": {done: done.Load, call: func(*caller, int) {
 			one(queue.Job{Payload: make([]byte, 64)})
-			return time.Since(sent)
 		}},
-		"pick-up": {rate: pace, call: func(_ *caller, n int, sent time.Time) time.Duration {
+		"pick-up": {rate: pace, call: func(c *caller, n int) {
 			begun := make(chan time.Time, 1)
 			waiting.Store(uint64(n+1), begun)
 			shard := n % q.Shards()
 			one(queue.Job{ID: queue.NewID(shard, time.Now()), Shard: shard, Payload: binary.BigEndian.AppendUint64(nil, uint64(n+1))})
-			return moment(ctx, begun).Sub(sent)
+			c.ended = moment(ctx, begun)
 		}},
 	}[what].load(ctx, d)
 }

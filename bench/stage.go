@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -58,8 +59,8 @@ type stage struct {
 	server, bare *process
 	users        int
 	env          []string
-	taken, wrong atomic.Int64
-	waiting      sync.Map // by token, a chan time.Time that gets the time of the arrival
+	taken        atomic.Int64 // notifications that have arrived
+	waiting      sync.Map     // by token, a chan time.Time that gets the time of the arrival
 }
 
 // stage starts a stage.
@@ -92,13 +93,16 @@ func (w *world) stage(p plan) *stage {
 
 // join starts another process of fanfare on the stage.
 func (s *stage) join(env ...string) *process {
-	return s.fanfare(append(s.env[:len(s.env):len(s.env)], env...)...)
+	addr := s.freeAddr()
+	more := []string{"FANFARE_ADDR=" + addr, "FANFARE_LOG_LEVEL=error", "BENCH_PPROF_ADDR=" + s.pprof}
+	return s.serve("fanfare", addr, slices.Concat(more, s.env, env), s.program)
 }
 
-// note counts an arrival and tells the caller that waits for it.
+// note counts an arrival and tells the caller that waits for it. If the stand-in refuses a request, the
+// benchmark fails.
 func (s *stage) note(r *apnstest.Request) {
-	if r.Status != http.StatusOK {
-		s.wrong.Add(1)
+	if r.Status > http.StatusOK {
+		s.fail(fmt.Errorf("the stand-in refused a request: %d %s", r.Status, r.Reason))
 	}
 	if arrived, ok := s.waiting.LoadAndDelete(r.Token); ok {
 		arrived.(chan time.Time) <- r.At
@@ -106,17 +110,9 @@ func (s *stage) note(r *apnstest.Request) {
 	s.taken.Add(1)
 }
 
-// delivered is the number of notifications that have arrived. It fails if one was refused.
-func (s *stage) delivered() int64 {
-	if n := s.wrong.Load(); n > 0 {
-		failf("the stand-in refused %d requests", n)
-	}
-	return s.taken.Load()
-}
-
 // fill makes the tables before fanfare starts and writes a device for each user.
 func (s *stage) fill(database string, p plan) {
-	run([]string{"FANFARE_DATABASE_URL=" + database}, s.program, "migrate")
+	s.output([]string{"FANFARE_DATABASE_URL=" + database}, s.program, "migrate")
 	driver, source, _ := strings.Cut(database, ":")
 	if p.maria {
 		at := got(url.Parse(database))
@@ -216,7 +212,7 @@ func (s *stage) each(n int, do func(c *caller, i int)) {
 		c := dial(ctx, s.server.addr)
 		for i := g; i < n; i += goroutines {
 			do(c, i)
-			must(ctx.Err())
+			must(context.Cause(ctx))
 		}
 	})
 }
@@ -295,6 +291,6 @@ func (w *world) pause(d time.Duration) {
 	select {
 	case <-time.After(d):
 	case <-w.ctx.Done():
-		must(w.ctx.Err())
+		must(context.Cause(w.ctx))
 	}
 }

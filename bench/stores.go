@@ -58,7 +58,7 @@ func (s *stage) putSale(id string, units int64, partitions int) {
 
 // sales compares reservations with a bare handler and one bounded decrement, and refusals
 // after sold out with a bare handler without Redis.
-func sales(w *world) []*side {
+func sales(w *world) sample {
 	s := w.stage(plan{bare: true, env: apiRole})
 	must(s.redis.Set(w.ctx, "bare:stock:open", plenty, 0).Err())
 	s.putSale("open", plenty, 1)
@@ -70,24 +70,21 @@ func sales(w *world) []*side {
 		half.rate = found["rate"] / 2
 		return found
 	}
-	return []*side{
-		reserve, half, s.buying("script", open, http.StatusCreated, s.bare),
+	return w.turns(reserve, half, s.buying("script", open, http.StatusCreated, s.bare),
 		s.buying("refuse", empty, http.StatusConflict, s.server),
-		s.buying("json", "/v1/sold-out/empty", http.StatusConflict, s.bare),
-	}
+		s.buying("json", "/v1/sold-out/empty", http.StatusConflict, s.bare))
 }
 
 // saleProcesses compares three processes with the role api with a single one.
-func saleProcesses(w *world) []*side {
+func saleProcesses(w *world) sample {
 	s := w.stage(plan{env: apiRole})
 	three := []*process{s.server, s.join(apiRole...), s.join(apiRole...)}
 	s.putSale("one", plenty, 1)
 	s.putSale("eight", plenty, 8)
-	return []*side{
+	return w.turns(
 		s.buying("once", "/v1/sales/one", http.StatusCreated, s.server),
 		s.buying("whole", "/v1/sales/one", http.StatusCreated, three...),
-		s.buying("split", "/v1/sales/eight", http.StatusCreated, three...),
-	}
+		s.buying("split", "/v1/sales/eight", http.StatusCreated, three...))
 }
 
 // buyers lets n buyers reserve at once, each on its own connection, and as many be refused after
@@ -102,7 +99,8 @@ func buyers(w *world, n int) []float64 {
 	for _, side := range []*side{reserve, refuse} {
 		side.callers, side.refused = n, http.StatusServiceUnavailable
 	}
-	return w.turns(reserve, refuse).line([]string{"rate", "p50", "p99", "refused"}, "reserve", "refuse")
+	return w.turns(reserve, refuse).line("reserve rate", "reserve p50", "reserve p99", "reserve refused",
+		"refuse rate", "refuse p50", "refuse p99", "refuse refused")
 }
 
 // orders measures a sale with n orders: how fast they are sold and on record, reading it, further
@@ -166,22 +164,21 @@ func (c *caller) putChat(id string, names []string) {
 }
 
 // chats compares sends to 64 chats with a bare handler and one script.
-func chats(w *world) []*side {
+func chats(w *world) sample {
 	s := w.stage(plan{bare: true, env: apiRole})
 	ids := names("chat-%d", 0, connections)
 	s.each(len(ids), func(c *caller, i int) { c.putChat(ids[i], names("user-%d", 0, 2)) })
 	messages := made(len(ids), func(i int) []byte { return message(ids[i], "user-0") })
-	return []*side{
-		s.flood("ours", s.server, http.StatusCreated, messages...), s.flood("bare", s.bare, http.StatusCreated, messages...),
-	}
+	return w.turns(s.flood("chat", s.server, http.StatusCreated, messages...),
+		s.flood("bare", s.bare, http.StatusCreated, messages...))
 }
 
 // members lets 64 callers send to one chat of n members.
 func members(w *world, n int) []float64 {
 	s := w.stage(plan{env: apiRole})
 	s.each(1, func(c *caller, _ int) { c.putChat("team", names("user-%d", 0, n)) })
-	m := w.turns(s.flood("send", s.server, http.StatusCreated, message("team", "user-0")))
-	return m.line([]string{"rate", "p50", "p99"}, "send")
+	return w.turns(s.flood("send", s.server, http.StatusCreated, message("team", "user-0"))).
+		line("send rate", "send p50", "send p99")
 }
 
 //go:embed lua/lock_release.lua
@@ -189,25 +186,23 @@ var releaseText string
 
 // chatStore compares sends through store/chat with the textbook's way: lock, INCR, ZADD, unlock.
 // Both run in this process, without HTTP.
-func chatStore(w *world) []*side {
+func chatStore(w *world) sample {
 	store, users := w.redis(), names("user-%d", 0, senders)
 	ours := chat.New(got(redisdb.Open(w.ctx, redisdb.Options{URL: store.URL()})), chat.Options{})
 	_, _, err := ours.Create(w.ctx, &api.ChatRequest{ID: "chat", Creator: users[0], Members: users}, api.Idempotency{}, false)
 	must(err)
 	sending := func(name string, send func(ctx context.Context, sender int, text string) error) *side {
-		return &side{name: name, callers: senders, call: func(_ *caller, n int, sent time.Time) time.Duration {
+		return &side{name: name, callers: senders, call: func(_ *caller, n int) {
 			sender := n % senders
 			must(send(w.ctx, sender, strings.Repeat("x", 90)+fmt.Sprint(sender)))
-			return time.Since(sent)
 		}}
 	}
-	return []*side{
+	return w.turns(
 		sending("ours", func(ctx context.Context, sender int, text string) error {
 			_, _, err := ours.Send(ctx, chat.Outgoing{Chat: "chat", Sender: users[sender], Text: text})
 			return err
 		}),
-		sending("lock", sendByLock(redis.NewClient(&redis.Options{Addr: store.Addr(), PoolSize: senders}))),
-	}
+		sending("lock", sendByLock(redis.NewClient(&redis.Options{Addr: store.Addr(), PoolSize: senders}))))
 }
 
 // sendByLock sends under a lock with a random token. A lock that is taken is tried again after a
@@ -228,7 +223,7 @@ func sendByLock(client *redis.Client) func(context.Context, int, string) error {
 
 // reads compares reading an event and a sale with a bare handler that reads a hash of about the
 // same size.
-func reads(w *world) []*side {
+func reads(w *world) sample {
 	s := w.stage(plan{bare: true})
 	s.putSale("open", plenty, 1)
 	must(s.redis.HSet(w.ctx, "bare:hash:event", map[string]any{
@@ -248,8 +243,7 @@ func reads(w *world) []*side {
 			return c.field("state") == "done"
 		})
 	})
-	return []*side{
+	return w.turns(
 		s.getting("event", s.server, events...), s.getting("event hash", s.bare, "/v1/hashes/event"),
-		s.getting("sale", s.server, "/v1/sales/open"), s.getting("sale hash", s.bare, "/v1/hashes/sale"),
-	}
+		s.getting("sale", s.server, "/v1/sales/open"), s.getting("sale hash", s.bare, "/v1/hashes/sale"))
 }

@@ -11,13 +11,13 @@ import (
 )
 
 // streamMemory opens 10,000 idle streams, with 100 users in each chat.
-func streamMemory(w *world) medians {
+func streamMemory(w *world) sample {
 	s := w.stage(plan{env: []string{"GOGC=4"}}) // so that the heap has little garbage
 	s.openStreams("warm", 100, 100)
 	before := s.inUse()
 	n := w.few(10_000)
 	s.openStreams("idle", n, min(n, 100))
-	return medians{"each": (s.inUse() - before) / float64(n) / 1024}
+	return sample{"each": (s.inUse() - before) / float64(n) / 1024}
 }
 
 // inUse is the size of the server's heap and stacks, in bytes.
@@ -76,7 +76,7 @@ func readPast(c net.Conn, text string) {
 
 // readers sends to a chat that n streams follow, with few messages outstanding, and waits until
 // every reader has every message.
-func readers(w *world, n int) []*side {
+func readers(w *world, n int) sample {
 	s := w.stage(plan{})
 	var read atomic.Int64
 	var cut atomic.Pointer[error] // why a stream ended
@@ -91,12 +91,12 @@ func readers(w *world, n int) []*side {
 		}
 		return read.Load()
 	}
-	return []*side{ours}
+	return w.turns(ours)
 }
 
 // followed measures a chat that n streams follow.
 func followed(w *world, n int) []float64 {
-	return w.turns(readers(w, n)...).line([]string{"rate", "fanfare"}, "ours")
+	return readers(w, n).line("ours rate", "ours fanfare")
 }
 
 // countMessages counts the messages of a stream until it ends.

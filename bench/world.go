@@ -1,9 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -12,25 +12,25 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"fanfare/store/storetest"
 )
 
-// world has a temporary directory with the built program, and the processes of the running subject.
+// world has a temporary directory with the built program, and what the running subject has started.
 // It is a testing.TB, so that a subject can start the servers and stand-ins of the tests. They end
 // with the subject.
 type world struct {
 	testing.TB // nil: the methods that are needed are below
 	options
 	ctx     context.Context // ends when the benchmark is to stop
+	fail    context.CancelCauseFunc
 	dir     string
-	program string   // file of the program that is measured
-	env     []string // additional variables of each fanfare
-
-	processes []*process
-	ends      []func()
+	program string // file of the program that is measured
+	pprof   string // address of the profiler in each fanfare
+	ends    []func()
 }
 
 // The methods of testing.TB.
@@ -51,31 +51,29 @@ func (w *world) TempDir() string {
 	return dir
 }
 
-// newWorld builds the program.
+// newWorld makes a world, whose program is still to be built.
 func newWorld(ctx context.Context, o options) *world {
 	dir := got(os.MkdirTemp("", "fanfare-bench-"))
-	w := &world{options: o, ctx: ctx, dir: dir, program: filepath.Join(dir, "fanfare")}
-	if err := attempt(w.buildFanfare); err != nil {
-		w.close()
-		failf("%w (run this in the folder of fanfare)", err)
-	}
+	w := &world{options: o, dir: dir, program: filepath.Join(dir, "fanfare")}
+	w.ctx, w.fail = context.WithCancelCause(ctx)
 	return w
 }
 
 // build compiles the program of a folder, which may be a separate module.
 func (w *world) build(folder, to string, flags ...string) {
-	run(nil, append(append([]string{"go", "build", "-C", folder, "-o", to}, flags...), ".")...)
+	w.output(nil, append(append([]string{"go", "build", "-C", folder, "-o", to}, flags...), ".")...)
 }
 
-// run runs a command to its end, and returns what it prints.
-func run(env []string, command ...string) string {
-	cmd := exec.Command(command[0], command[1:]...)
-	cmd.Env = env
-	out, err := cmd.CombinedOutput()
+// output runs a command to its end, and returns what it prints.
+func (w *world) output(env []string, command ...string) []byte {
+	var log strings.Builder
+	cmd := exec.CommandContext(w.ctx, command[0], command[1:]...)
+	cmd.Env, cmd.Stderr = env, &log
+	out, err := cmd.Output()
 	if err != nil {
-		failf("%s: %w\n%s", strings.Join(command, " "), err, out)
+		failf("%s: %w\n%s", strings.Join(command, " "), err, &log)
 	}
-	return string(out)
+	return out
 }
 
 // close ends the remaining processes and removes the directory.
@@ -89,34 +87,18 @@ func (w *world) reset() {
 	for i := len(w.ends) - 1; i >= 0; i-- {
 		w.ends[i]()
 	}
-	w.ends, w.processes = nil, nil
+	w.ends = nil
 }
 
-// run measures one subject. If a process ended by itself in the meantime, that is the error. Any
-// other error comes with the last output of the processes.
-func (w *world) run(s subject) (f found, err error) {
-	defer w.reset()
-	err = attempt(func() { f = s.measure(w) })
-	return f, errors.Join(err, w.ctx.Err(), w.complaints(err))
-}
-
-// complaints names the processes that ended by themselves. If there is already an error, it waits a
-// moment for them and adds the last lines of every process.
-func (w *world) complaints(err error) error {
-	if err != nil && len(w.processes) > 0 {
-		<-time.After(time.Second)
+// run measures one subject. If a process ended by itself in the meantime, that is the error, because
+// others are its consequences.
+func (w *world) run(s subject) (rows []row, lines [][]string) {
+	err := attempt(func() { rows, lines = s.run(w) })
+	w.reset()
+	if err = cmp.Or(context.Cause(w.ctx), err); err != nil {
+		failf("%s: %w", s.name, err)
 	}
-	var all []error
-	for _, p := range w.processes {
-		text := p.out.String() + p.log.String()
-		text = text[max(0, len(text)-4096):]
-		if p.addr != "" && p.ended() {
-			all = append(all, fmt.Errorf("%s ended by itself (%v); its last lines:\n%s", p.name, p.cmd.ProcessState, text))
-		} else if err != nil && text != "" {
-			all = append(all, fmt.Errorf("the last lines of %s:\n%s", p.name, text))
-		}
-	}
-	return errors.Join(all...)
+	return rows, lines
 }
 
 // few is a size, or a hundredth of it in a quick run.
@@ -130,69 +112,44 @@ func (w *world) few(n int) int {
 // machine describes the date and the machine of the measurement, without its name.
 func (w *world) machine() string {
 	redis := "unknown"
-	_, _ = fmt.Sscanf(run(nil, "redis-server", "--version"), "Redis server v=%s", &redis)
+	_, _ = fmt.Sscanf(string(w.output(nil, "redis-server", "--version")), "Redis server v=%s", &redis)
 	return fmt.Sprintf("%s, %d cores, Go %s, Redis %s with AOF everysec; medians of %d rounds of %.1f s.", time.Now().UTC().Format(time.DateOnly),
 		runtime.NumCPU(), strings.TrimPrefix(runtime.Version(), "go"), redis, w.rounds, w.seconds.Seconds())
 }
 
-// process is a child process. If it is a server, it serves on addr.
+// process is a server that serves on addr.
 type process struct {
-	name, addr string
-	cmd        *exec.Cmd
-	out, log   storetest.Lines // its standard output, and standard error
-	done       chan struct{}   // closed when it ended
+	addr   string
+	cmd    *exec.Cmd
+	killed atomic.Bool
+	done   chan struct{} // closed when it ended
 }
 
-// start runs a child process in its own directory. The child stays in the session of the benchmark:
-// the kernel gives each session its own CPU group, and a side in another session would get another
-// share of the processors.
-func (w *world) start(name, addr string, env []string, command ...string) *process {
-	p := &process{name: name, addr: addr, cmd: exec.Command(command[0], command[1:]...), done: make(chan struct{})}
-	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = w.TempDir(), &p.out, &p.log
+// serve starts a server in its own directory and waits until it is ready. If it ends by itself, the
+// benchmark fails. The server stays in the session of the benchmark: the kernel gives each session its
+// own CPU group, and a side in another session would get another share of the processors.
+func (w *world) serve(name, addr string, env []string, command ...string) *process {
+	p := &process{addr: addr, cmd: exec.Command(command[0], command[1:]...), done: make(chan struct{})}
+	p.cmd.Dir, p.cmd.Stderr = w.TempDir(), os.Stderr
 	p.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")}, env...)
 	must(p.cmd.Start())
 	go func() {
 		defer close(p.done)
 		_ = p.cmd.Wait()
+		if state := p.cmd.ProcessState; state.Exited() || !p.killed.Load() {
+			w.fail(fmt.Errorf("%s ended by itself (%v)", name, state))
+		}
 	}()
 	w.Cleanup(p.kill)
-	w.processes = append(w.processes, p)
+	eventually(w.ctx, name+" to be ready", func() bool { return attempt(func() { get(addr, "/readyz") }) == nil })
 	return p
 }
 
 // kill ends the process at once. Everything was measured before.
 func (p *process) kill() {
+	p.killed.Store(true)
 	_ = p.cmd.Process.Kill()
 	<-p.done
-}
-
-// ended tells whether the process is gone.
-func (p *process) ended() bool {
-	select {
-	case <-p.done:
-		return true
-	default:
-		return false
-	}
-}
-
-// serve starts a server and waits until it is ready.
-func (w *world) serve(name, addr string, env []string, command ...string) *process {
-	p := w.start(name, addr, env, command...)
-	eventually(w.ctx, name+" to be ready", func() bool {
-		if p.ended() {
-			failf("%s ended before it was ready", name)
-		}
-		return attempt(func() { get(addr, "/readyz") }) == nil
-	})
-	return p
-}
-
-// fanfare starts the program.
-func (w *world) fanfare(env ...string) *process {
-	addr := w.freeAddr()
-	env = append([]string{"FANFARE_ADDR=" + addr, "FANFARE_LOG_LEVEL=error"}, env...)
-	return w.serve("fanfare", addr, append(env, w.env...), w.program)
 }
 
 // self is a command that runs this program as a child process.
@@ -202,16 +159,7 @@ func self(role string, args ...string) []string {
 
 // figures runs a child process that measures something and prints its figures as a JSON object.
 func (w *world) figures(command ...string) (found sample) {
-	p := w.start(command[0], "", nil, command...)
-	select {
-	case <-p.done:
-	case <-w.ctx.Done():
-		must(w.ctx.Err())
-	}
-	if !p.cmd.ProcessState.Success() {
-		failf("%v: %v\n%s", command, p.cmd.ProcessState, p.log.String())
-	}
-	must(json.Unmarshal([]byte(p.out.String()), &found))
+	must(json.Unmarshal(w.output(nil, command...), &found))
 	return found
 }
 
