@@ -68,14 +68,10 @@ func (s *side) round(ctx context.Context, d time.Duration) (found sample) {
 	if s.stage == nil {
 		return measure(d)
 	}
-	var pids []int
-	for _, p := range s.servers {
-		pids = append(pids, p.cmd.Process.Pid)
-	}
-	redis, servers := cpu(s.stage.redisPID), cpu(pids...)
+	redis, servers := s.stage.redisCPU(), cpu(s.servers)
 	found = measure(d)
-	found["redis"] = (cpu(s.stage.redisPID) - redis) / found["count"]
-	found["fanfare"] = (cpu(pids...) - servers) / found["count"]
+	found["redis"] = (s.stage.redisCPU() - redis) / found["count"]
+	found["fanfare"] = (cpu(s.servers) - servers) / found["count"]
 	return found
 }
 

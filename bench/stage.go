@@ -55,7 +55,6 @@ type stage struct {
 	*world
 	apns         *apnstest.Server
 	redis        *redis.Client
-	redisPID     int
 	server, bare *process
 	users        int
 	env          []string
@@ -67,7 +66,6 @@ type stage struct {
 func (w *world) stage(p plan) *stage {
 	store := w.redis()
 	s := &stage{world: w, users: p.users, redis: store.Client().WithTimeout(time.Minute)}
-	s.redisPID = got(strconv.Atoi(got(s.redis.InfoMap(w.ctx, "server").Result())["Server"]["process_id"]))
 	database := storetest.EmptySQLite(w)
 	if p.maria {
 		database = storetest.PrivateMySQL(w, "--innodb-buffer-pool-size=128M", "--innodb-flush-log-at-trx-commit=0").URL()
@@ -284,6 +282,13 @@ func (s *stage) memory() (used float64) {
 		return p["aof_rewrite_in_progress"] == "0" && p["aof_rewrite_scheduled"] == "0"
 	})
 	return used
+}
+
+// redisCPU is the user and system time that Redis has used, in µs.
+func (s *stage) redisCPU() float64 {
+	info := got(s.redis.InfoMap(s.ctx, "cpu").Result())["CPU"]
+	seconds := func(field string) float64 { return got(strconv.ParseFloat(info[field], 64)) }
+	return (seconds("used_cpu_user") + seconds("used_cpu_sys")) * 1e6
 }
 
 // pause waits for a while.

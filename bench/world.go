@@ -195,9 +195,9 @@ func (p *process) peak() (kib float64) {
 const ticks = 100
 
 // cpu is the user and system time that processes have used, in µs.
-func cpu(pids ...int) (sum float64) {
-	for _, pid := range pids {
-		text := string(got(os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))))
+func cpu(processes []*process) (sum float64) {
+	for _, p := range processes {
+		text := string(got(os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))))
 		// The name is in brackets and may contain anything. utime and stime are the 12th and 13th
 		// field after it.
 		fields := strings.Fields(text[strings.LastIndex(text, ")")+1:])
