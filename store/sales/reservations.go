@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"fanfare/api"
+	"fanfare/store/record"
 	"fanfare/store/stock"
 )
 
@@ -107,7 +108,7 @@ func (s *Store) Extend(ctx context.Context, e stock.ExtendHold) (*api.Reservatio
 }
 
 // order hands an order to the relay.
-func (s *Store) order(ctx context.Context, o *stock.Order) {
+func (s *Store) order(ctx context.Context, o *record.Order) {
 	if o == nil {
 		return
 	}

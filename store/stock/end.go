@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"fanfare/api"
+	"fanfare/store/record"
 	"fanfare/store/redisdb"
 )
 
@@ -14,7 +15,7 @@ type Ended struct {
 	// Replayed: the same idempotency key was answered before.
 	Replayed bool
 	// Order is the order that a confirmation made, if it is not on record yet.
-	Order *Order
+	Order *record.Order
 }
 
 // The statuses of reservation_end.lua, in addition to the common ones.
