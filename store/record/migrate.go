@@ -28,8 +28,8 @@ func (db *DB) Migrate(ctx context.Context) error {
 		return err
 	}
 	var done []*goose.MigrationResult
-	// A process that waits for its turn, or renews it, writes as well. On a slow disk that keeps
-	// SQLite busy for longer than a step waits.
+	// Other processes may write meanwhile. On a slow disk that keeps SQLite busy for longer than a
+	// step waits.
 	up := func() error {
 		return again(ctx, func() (err error) { done, err = p.Up(ctx); return err })
 	}
@@ -100,7 +100,7 @@ func (db *DB) provider() (*goose.Provider, error) {
 
 func (db *DB) locker() (lock.Locker, error) {
 	if !db.d.mysql {
-		return &sqliteLocker{}, nil
+		return &fileLocker{path: db.file + "-migrate"}, nil
 	}
 	return lock.NewMySQLTableLocker(lock.WithTableLockTimeout(migrateRest, migrateTries))
 }

@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"os"
 	"path"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -73,14 +75,21 @@ func TestMigrate(t *testing.T) {
 			}
 		})
 	})
-	t.Run("AStarterKilledInMidMigrationBlocksNobodyForLong", func(t *testing.T) {
+	t.Run("OneStarterWaitsForAnotherAndNotForADeadOne", func(t *testing.T) {
 		t.Parallel()
-		db := mustOpen(t, record.Options{URL: storetest.EmptySQLite(t)})
-		_, err := db.SQL().Exec("CREATE TABLE goose_lock (id INTEGER PRIMARY KEY, owner TEXT NOT NULL, until INTEGER NOT NULL)")
+		url := storetest.EmptySQLite(t)
+		other, err := os.Create(strings.TrimPrefix(url, "sqlite:") + "-migrate")
 		storetest.Must(t, err)
-		_, err = db.SQL().Exec("INSERT INTO goose_lock VALUES (1, 'dead', unixepoch() + 1)")
-		storetest.Must(t, err)
-		storetest.Must(t, db.Migrate(t.Context()))
+		storetest.Must(t, syscall.Flock(int(other.Fd()), syscall.LOCK_EX))
+		db, done := mustOpen(t, record.Options{URL: url}), make(chan error, 1)
+		go func() { done <- db.Migrate(t.Context()) }()
+		select {
+		case err := <-done:
+			t.Fatalf("two migrate at once: %v", err)
+		case <-time.After(300 * time.Millisecond):
+		}
+		storetest.Must(t, other.Close()) // as the end of its process does
+		storetest.Must(t, <-done)
 	})
 }
 

@@ -46,6 +46,7 @@ const (
 type DB struct {
 	sql     *sqlx.DB
 	d       dialect
+	file    string // of SQLite
 	log     *slog.Logger
 	timeout time.Duration
 	// writer lets one transaction of this process at a time into SQLite, so
@@ -78,7 +79,8 @@ func Open(_ context.Context, o Options) (*DB, error) {
 
 func (db *DB) pool(o Options) (*sql.DB, error) {
 	if file, ok := strings.CutPrefix(o.URL, "sqlite:"); ok && file != "" {
-		db.d, db.writer, db.large = sqliteDialect(), make(chan struct{}, 1), make(chan struct{}, 1)
+		db.d, db.file = sqliteDialect(), file
+		db.writer, db.large = make(chan struct{}, 1), make(chan struct{}, 1)
 		return sqlitePool(file)
 	}
 	if strings.HasPrefix(o.URL, "mysql://") {
