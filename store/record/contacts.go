@@ -120,12 +120,9 @@ func (db *DB) lockChanged(ctx context.Context, tx *sqlx.Tx, owner string, contac
 		for i, c := range part {
 			names[i] = c.Contact
 		}
-		query, args, err := in("SELECT contact, relationship FROM contacts WHERE owner = ? AND contact IN (?) AND deleted = FALSE ORDER BY contact"+db.d.forUpdate, owner, names)
-		if err != nil {
-			return nil, err
-		}
 		var found []Contact
-		if err := tx.SelectContext(ctx, &found, query, args...); err != nil {
+		query := "SELECT contact, relationship FROM contacts WHERE owner = ? AND contact IN (?) AND deleted = FALSE ORDER BY contact" + db.d.forUpdate
+		if err := selectIn(ctx, tx, &found, query, owner, names); err != nil {
 			return nil, err
 		}
 		for _, c := range found {

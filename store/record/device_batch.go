@@ -142,12 +142,9 @@ func (db *DB) lockDevices(ctx context.Context, tx *sqlx.Tx, list []deviceRow, ow
 	slices.Sort(tokens)
 	old := make(map[string]deviceRow, len(tokens))
 	for part := range slices.Chunk(tokens, chunk) {
-		query, args, err := in("SELECT "+deviceColumns+" FROM devices WHERE token IN (?) ORDER BY token"+db.d.forUpdate, part)
-		if err != nil {
-			return nil, err
-		}
 		var found []deviceRow
-		if err := tx.SelectContext(ctx, &found, query, args...); err != nil {
+		query := "SELECT " + deviceColumns + " FROM devices WHERE token IN (?) ORDER BY token" + db.d.forUpdate
+		if err := selectIn(ctx, tx, &found, query, part); err != nil {
 			return nil, err
 		}
 		for _, r := range found {
@@ -223,15 +220,12 @@ func makeRooms(ctx context.Context, tx *sqlx.Tx, list []deviceRow, old map[strin
 func tightUsers(ctx context.Context, tx *sqlx.Tx, more map[string][]int) (map[string][]deviceRow, error) {
 	has := map[string]int{}
 	for part := range slices.Chunk(slices.Sorted(maps.Keys(more)), chunk) {
-		query, args, err := in("SELECT user_id, COUNT(*) AS devices FROM devices WHERE user_id IN (?) GROUP BY user_id", part)
-		if err != nil {
-			return nil, err
-		}
 		var counts []struct {
 			User    string `db:"user_id"`
 			Devices int    `db:"devices"`
 		}
-		if err := tx.SelectContext(ctx, &counts, query, args...); err != nil {
+		err := selectIn(ctx, tx, &counts, "SELECT user_id, COUNT(*) AS devices FROM devices WHERE user_id IN (?) GROUP BY user_id", part)
+		if err != nil {
 			return nil, err
 		}
 		for _, c := range counts {

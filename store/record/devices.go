@@ -55,12 +55,8 @@ func (db *DB) DeviceOwner(ctx context.Context, token string) (string, error) {
 func (db *DB) DevicesByToken(ctx context.Context, tokens ...string) (map[string]OwnedDevice, error) {
 	found := make(map[string]OwnedDevice, len(tokens))
 	for part := range slices.Chunk(tokens, chunk) {
-		query, args, err := in("SELECT "+deviceColumns+" FROM devices WHERE token IN (?)", part)
-		if err != nil {
-			return nil, err
-		}
 		var list []deviceRow
-		if err := db.list(ctx, &list, query, args...); err != nil {
+		if err := db.list(ctx, &list, "SELECT "+deviceColumns+" FROM devices WHERE token IN (?)", part); err != nil {
 			return nil, err
 		}
 		for _, r := range list {

@@ -126,7 +126,7 @@ func (db *DB) EraseSettings(ctx context.Context, o *Operation) (c Change, tokens
 
 // deleteCounted deletes rows and adds their number to counts, if there are any.
 func deleteCounted(ctx context.Context, tx *sqlx.Tx, counts map[string]int64, kind, query string, args ...any) error {
-	result, err := tx.ExecContext(ctx, query, args...)
+	result, err := execIn(ctx, tx, query, args...)
 	if err != nil {
 		return err
 	}
@@ -148,11 +148,7 @@ func (db *DB) EraseUploads(ctx context.Context, o *Operation) (n int, err error)
 			return err
 		}
 		for _, query := range []string{"DELETE FROM uploads WHERE id IN (?)", "UPDATE outbox SET payload = '" + o.ID + "' WHERE kind = '" + KindUpload + "' AND subject IN (?)"} {
-			query, args, err := in(query, uploads)
-			if err == nil {
-				_, err = tx.ExecContext(ctx, query, args...)
-			}
-			if err != nil {
+			if _, err := execIn(ctx, tx, query, uploads); err != nil {
 				return err
 			}
 		}
@@ -179,10 +175,7 @@ func (db *DB) EraseContacts(ctx context.Context, o *Operation) (n int, rows map[
 		}
 		rows = make(map[string]Pair, len(owners))
 		if len(owners) > 0 {
-			query, args, err := in("DELETE FROM contacts WHERE contact = ? AND owner IN (?)", o.Subject, owners)
-			if err == nil {
-				err = deleteCounted(ctx, tx, removed, ErasedContacts, query, args...)
-			}
+			err := deleteCounted(ctx, tx, removed, ErasedContacts, "DELETE FROM contacts WHERE contact = ? AND owner IN (?)", o.Subject, owners)
 			if err != nil {
 				return err
 			}
@@ -226,10 +219,7 @@ func (db *DB) EraseAnswers(ctx context.Context, o *Operation, after string) (nex
 	}
 	if n = len(named); n > 0 {
 		err = db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
-			query, args, err := in("UPDATE idempotency SET answer = REPLACE(answer, ?, ?) WHERE id IN (?)", owner, `"owner":""`, named)
-			if err == nil {
-				_, err = tx.ExecContext(ctx, query, args...)
-			}
+			_, err := execIn(ctx, tx, "UPDATE idempotency SET answer = REPLACE(answer, ?, ?) WHERE id IN (?)", owner, `"owner":""`, named)
 			if err != nil {
 				return err
 			}

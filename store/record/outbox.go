@@ -44,11 +44,7 @@ func (db *DB) announce(ctx context.Context, tx *sqlx.Tx, out []OutboxRow) error 
 // DeleteOutbox removes rows whose work is done; unknown ids are no error.
 func (db *DB) DeleteOutbox(ctx context.Context, ids ...string) error {
 	for part := range slices.Chunk(ids, chunk) {
-		query, args, err := in("DELETE FROM outbox WHERE id IN (?)", part)
-		if err == nil {
-			err = db.exec(ctx, query, args...)
-		}
-		if err != nil {
+		if err := db.exec(ctx, "DELETE FROM outbox WHERE id IN (?)", part); err != nil {
 			return err
 		}
 	}

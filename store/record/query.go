@@ -29,8 +29,12 @@ func (db *DB) get(ctx context.Context, dest any, query string, args ...any) erro
 	})
 }
 
-// list reads all rows into a slice.
+// list reads all rows into a slice. A list among the arguments is for an IN (?).
 func (db *DB) list(ctx context.Context, dest any, query string, args ...any) error {
+	query, args, err := sqlx.In(query, args...)
+	if err != nil {
+		return err
+	}
 	return db.read(ctx, query, func(ctx context.Context) error {
 		return db.sql.SelectContext(ctx, dest, query, args...)
 	})
@@ -64,8 +68,12 @@ func (db *DB) inTx(ctx context.Context, f func(context.Context, *sqlx.Tx) error)
 }
 
 // exec runs one statement that is a transaction of its own. Its effect must be
-// the same when it runs twice.
+// the same when it runs twice. A list among the arguments is for an IN (?).
 func (db *DB) exec(ctx context.Context, query string, args ...any) error {
+	query, args, err := sqlx.In(query, args...)
+	if err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(ctx, db.timeout)
 	defer cancel()
 	if err := db.lockWriter(ctx); err != nil {
@@ -176,8 +184,23 @@ func (s *statement) on(ctx context.Context, pool *sqlx.DB) (*sql.Stmt, error) {
 	return made, err
 }
 
-// in expands one IN (?) for a list of names.
-func in(query string, args ...any) (string, []any, error) { return sqlx.In(query, args...) }
+// selectIn reads all rows into a slice, in a transaction. A list among the arguments is for an IN (?).
+func selectIn(ctx context.Context, tx *sqlx.Tx, dest any, query string, args ...any) error {
+	query, args, err := sqlx.In(query, args...)
+	if err != nil {
+		return err
+	}
+	return tx.SelectContext(ctx, dest, query, args...)
+}
+
+// execIn runs a statement in a transaction. A list among the arguments is for an IN (?).
+func execIn(ctx context.Context, tx *sqlx.Tx, query string, args ...any) (sql.Result, error) {
+	query, args, err := sqlx.In(query, args...)
+	if err != nil {
+		return nil, err
+	}
+	return tx.ExecContext(ctx, query, args...)
+}
 
 // rows repeats a VALUES group n times: rows("(?, 1)", 2) is "(?, 1), (?, 1)".
 func rows(group string, n int) string {

@@ -103,11 +103,8 @@ func (db *DB) lockSettings(ctx context.Context, tx *sqlx.Tx, users []string) ([]
 		UserVersion
 		Now int64 `db:"now_ms"`
 	}
-	query, args, err := in("SELECT user_id, version, "+db.d.now+" AS now_ms FROM user_settings WHERE user_id IN (?) ORDER BY user_id", users)
-	if err != nil {
-		return nil, 0, err
-	}
-	if err := tx.SelectContext(ctx, &found, query, args...); err != nil {
+	query := "SELECT user_id, version, " + db.d.now + " AS now_ms FROM user_settings WHERE user_id IN (?) ORDER BY user_id"
+	if err := selectIn(ctx, tx, &found, query, users); err != nil {
 		return nil, 0, err
 	}
 	versions := make([]UserVersion, len(found))

@@ -59,7 +59,7 @@ func (db *DB) UserVersions(ctx context.Context, users []string) (map[string]int6
 
 func (db *DB) readVersions(ctx context.Context, users []string, found map[string]*Snapshot) error {
 	var list []UserVersion
-	if err := db.listIn(ctx, &list, "SELECT user_id, version FROM user_settings WHERE user_id IN (?)", users); err != nil {
+	if err := db.list(ctx, &list, "SELECT user_id, version FROM user_settings WHERE user_id IN (?)", users); err != nil {
 		return err
 	}
 	for _, r := range list {
@@ -70,7 +70,7 @@ func (db *DB) readVersions(ctx context.Context, users []string, found map[string
 
 func (db *DB) readDevices(ctx context.Context, users []string, found map[string]*Snapshot) error {
 	var list []deviceRow
-	err := db.listIn(ctx, &list, "SELECT "+deviceColumns+" FROM devices WHERE user_id IN (?) AND state <> 'dropped' ORDER BY token", users)
+	err := db.list(ctx, &list, "SELECT "+deviceColumns+" FROM devices WHERE user_id IN (?) AND state <> 'dropped' ORDER BY token", users)
 	if err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func (db *DB) readOptOuts(ctx context.Context, users []string, found map[string]
 		User string `db:"user_id"`
 		Type string `db:"type"`
 	}
-	if err := db.listIn(ctx, &list, "SELECT user_id, type FROM opt_outs WHERE user_id IN (?) ORDER BY type", users); err != nil {
+	if err := db.list(ctx, &list, "SELECT user_id, type FROM opt_outs WHERE user_id IN (?) ORDER BY type", users); err != nil {
 		return err
 	}
 	for _, r := range list {
@@ -96,7 +96,7 @@ func (db *DB) readOptOuts(ctx context.Context, users []string, found map[string]
 
 func (db *DB) readMutes(ctx context.Context, users []string, found map[string]*Snapshot) error {
 	var list []muteRow
-	err := db.listIn(ctx, &list, "SELECT user_id, object, until FROM mutes WHERE user_id IN (?) AND (until IS NULL OR until > "+db.d.now+
+	err := db.list(ctx, &list, "SELECT user_id, object, until FROM mutes WHERE user_id IN (?) AND (until IS NULL OR until > "+db.d.now+
 		") ORDER BY object", users)
 	if err != nil {
 		return err
@@ -110,14 +110,6 @@ func (db *DB) readMutes(ctx context.Context, users []string, found map[string]*S
 		found[r.User].Mutes = append(found[r.User].Mutes, m)
 	}
 	return nil
-}
-
-func (db *DB) listIn(ctx context.Context, dest any, query string, names []string) error {
-	query, args, err := in(query, names)
-	if err != nil {
-		return err
-	}
-	return db.list(ctx, dest, query, args...)
 }
 
 // Devices lists a user's devices, dropped ones too, by token.

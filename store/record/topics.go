@@ -72,15 +72,15 @@ func tooManyTopics(added, full []string) error {
 // who are in api.MaxTopics topics; if there are any, the transaction must not be committed.
 func (db *DB) addMembers(ctx context.Context, tx *sqlx.Tx, topic string, users []string) (full []string, err error) {
 	for part := range slices.Chunk(users, chunk) {
-		members, err := selectNames(ctx, tx, "SELECT user_id FROM topic_members WHERE topic = ? AND user_id IN (?)", topic, part)
-		if err != nil {
+		var members, some []string
+		if err := selectIn(ctx, tx, &members, "SELECT user_id FROM topic_members WHERE topic = ? AND user_id IN (?)", topic, part); err != nil {
 			return nil, err
 		}
 		missing := slices.DeleteFunc(slices.Clone(part), func(user string) bool { return slices.Contains(members, user) })
 		if len(missing) == 0 {
 			continue
 		}
-		some, err := selectNames(ctx, tx, "SELECT user_id FROM topic_members WHERE user_id IN (?) GROUP BY user_id HAVING COUNT(*) >= ?", missing, api.MaxTopics)
+		err := selectIn(ctx, tx, &some, "SELECT user_id FROM topic_members WHERE user_id IN (?) GROUP BY user_id HAVING COUNT(*) >= ?", missing, api.MaxTopics)
 		if err != nil {
 			return nil, err
 		}
@@ -101,22 +101,11 @@ func (db *DB) addMembers(ctx context.Context, tx *sqlx.Tx, topic string, users [
 
 func removeMembers(ctx context.Context, tx *sqlx.Tx, topic string, users []string) error {
 	for part := range slices.Chunk(users, chunk) {
-		query, args, err := in("DELETE FROM topic_members WHERE topic = ? AND user_id IN (?)", topic, part)
-		if err == nil {
-			_, err = tx.ExecContext(ctx, query, args...)
-		}
-		if err != nil {
+		if _, err := execIn(ctx, tx, "DELETE FROM topic_members WHERE topic = ? AND user_id IN (?)", topic, part); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func selectNames(ctx context.Context, tx *sqlx.Tx, query string, args ...any) (names []string, err error) {
-	if query, args, err = in(query, args...); err == nil {
-		err = tx.SelectContext(ctx, &names, query, args...)
-	}
-	return names, err
 }
 
 // wantOpen refuses a topic that is not open. The lock makes a call that closes the topic wait, so
