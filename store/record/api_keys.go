@@ -2,7 +2,6 @@ package record
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"time"
 
@@ -30,17 +29,19 @@ type keyRow struct {
 
 // CreateKey records a key under the id it carries, and returns the time. It raises VersionKeys.
 func (db *DB) CreateKey(ctx context.Context, k StoredKey) (api.Time, error) {
-	return db.createKey(ctx, k, false)
+	ms, err := db.createKey(ctx, k, false)
+	return api.AtMillis(ms), err
 }
 
 // CreateFirstKey is CreateKey unless there ever was a key: then it changes nothing and returns
 // false.
 func (db *DB) CreateFirstKey(ctx context.Context, k StoredKey) (created bool, err error) {
-	at, err := db.createKey(ctx, k, true)
-	return at != api.Time{}, err
+	ms, err := db.createKey(ctx, k, true)
+	return ms > 0, err
 }
 
-func (db *DB) createKey(ctx context.Context, k StoredKey, first bool) (api.Time, error) {
+// createKey returns the time in ms; 0: first was set, and there was a key.
+func (db *DB) createKey(ctx context.Context, k StoredKey, first bool) (created int64, err error) {
 	scopes := make([]string, len(k.Scopes))
 	for i, s := range k.Scopes {
 		scopes[i] = string(s)
@@ -49,8 +50,8 @@ func (db *DB) createKey(ctx context.Context, k StoredKey, first bool) (api.Time,
 	if k.ExpiresAt != nil {
 		expires = new(k.ExpiresAt.UnixMilli())
 	}
-	var created int64
-	err := db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) (err error) {
+	err = db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) (err error) {
+		created = 0
 		if err := db.raise(ctx, tx, VersionKeys); err != nil {
 			return err
 		}
@@ -68,10 +69,7 @@ func (db *DB) createKey(ctx context.Context, k StoredKey, first bool) (api.Time,
 			k.ID, k.Name, strings.Join(scopes, ","), k.SecretHash, created, expires)
 		return err
 	})
-	if errors.Is(err, errUnchanged) {
-		return api.Time{}, nil
-	}
-	return api.AtMillis(created), err
+	return created, err
 }
 
 // Keys reads every key ever created, oldest first, revoked ones too.

@@ -68,18 +68,16 @@ func (db *DB) PutContact(ctx context.Context, c Contact) (w ContactWrite, err er
 		if err != nil {
 			return err
 		}
-		w = ContactWrite{Created: old == nil || old.Deleted, Outbox: out.ID}
-		if !w.Created && old.Relationship == c.Relationship {
+		created := old == nil || old.Deleted
+		if w = (ContactWrite{}); !created && old.Relationship == c.Relationship {
 			return errUnchanged
 		}
 		if err := db.putContacts(ctx, tx, []Contact{c}); err != nil {
 			return err
 		}
+		w = ContactWrite{Created: created, Outbox: out.ID}
 		return db.announce(ctx, tx, []OutboxRow{out})
 	})
-	if errors.Is(err, errUnchanged) {
-		return ContactWrite{}, nil
-	}
 	return w, err
 }
 
@@ -201,23 +199,22 @@ func (db *DB) DeleteContact(ctx context.Context, owner, contact string) error {
 // RemoveContact ends a relationship and, when there was one, leaves an outbox
 // row. The row stays for a while with a higher version, so that an older addition
 // cannot win later.
-func (db *DB) RemoveContact(ctx context.Context, owner, contact string) (ContactWrite, error) {
+func (db *DB) RemoveContact(ctx context.Context, owner, contact string) (w ContactWrite, err error) {
 	out, err := contactOutbox(Contact{Owner: owner, Contact: contact})
 	if err != nil {
-		return ContactWrite{}, err
+		return w, err
 	}
 	err = db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
+		w.Outbox = ""
 		err := changed(tx.ExecContext(ctx, "UPDATE contacts SET deleted = TRUE, version = version + 1, updated_at = "+db.d.now+
 			" WHERE owner = ? AND contact = ? AND deleted = FALSE", owner, contact))
 		if err != nil {
 			return err
 		}
+		w.Outbox = out.ID
 		return db.announce(ctx, tx, []OutboxRow{out})
 	})
-	if errors.Is(err, errUnchanged) {
-		return ContactWrite{}, nil
-	}
-	return ContactWrite{Outbox: out.ID}, err
+	return w, err
 }
 
 // Contacts lists a user's contacts by name, at most limit of them, beginning

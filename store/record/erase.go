@@ -118,9 +118,6 @@ func (db *DB) EraseSettings(ctx context.Context, o *Operation) (c Change, tokens
 		c = Change{Users: users, Outbox: ids(out)}
 		return errors.Join(db.announce(ctx, tx, out), db.countRemoved(ctx, tx, o.ID, removed))
 	})
-	if errors.Is(err, errUnchanged) {
-		return Change{}, nil, nil
-	}
 	return c, tokens, err
 }
 

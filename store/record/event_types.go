@@ -39,7 +39,7 @@ func (db *DB) PutEventType(ctx context.Context, typ string, r *api.EventTypeRequ
 		row, created, err = db.putEventType(ctx, tx, typ, string(definition), m)
 		return err
 	})
-	if err != nil && !errors.Is(err, errUnchanged) {
+	if err != nil {
 		return nil, false, fmt.Errorf("put event type %s: %w", typ, err)
 	}
 	t, err := row.decode()
@@ -142,7 +142,7 @@ func (db *DB) EventTypes(ctx context.Context) ([]api.EventType, error) {
 // api.CodeVersionMismatch. Without a condition, removing one that is not there is no error and
 // changes nothing. Events that were accepted are not changed.
 func (db *DB) DeleteEventType(ctx context.Context, typ string, m api.Match) error {
-	err := db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
+	return db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
 		row, err := db.eventTypeToChange(ctx, tx, typ, m)
 		if err == nil && row.present() == 0 {
 			return errUnchanged
@@ -152,10 +152,6 @@ func (db *DB) DeleteEventType(ctx context.Context, typ string, m api.Match) erro
 		}
 		return err
 	})
-	if errors.Is(err, errUnchanged) {
-		return nil
-	}
-	return err
 }
 
 func (r eventTypeRow) decode() (*api.EventType, error) {

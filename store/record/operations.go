@@ -84,12 +84,10 @@ func (db *DB) startOperation(ctx context.Context, n NewOperation, once api.Idemp
 // done. It says whether the operation is on record and not done.
 func (db *DB) EndTurn(ctx context.Context, id string) (open bool, err error) {
 	err = db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
-		open = true
-		return changed(tx.ExecContext(ctx, "UPDATE operations SET turn = NULL WHERE id = ? AND done_at IS NULL", id))
+		err := changed(tx.ExecContext(ctx, "UPDATE operations SET turn = NULL WHERE id = ? AND done_at IS NULL", id))
+		open = err == nil
+		return err
 	})
-	if errors.Is(err, errUnchanged) {
-		return false, nil
-	}
 	return open, err
 }
 

@@ -18,8 +18,7 @@ const chunk = 500
 // maxTries is how often transactions and reads that met another transaction are tried.
 const maxTries = 10
 
-// errUnchanged ends a transaction that found nothing to do: it is rolled back
-// and reported as success without a change.
+// errUnchanged ends a transaction that found nothing to do: it is rolled back, and inTx returns nil.
 var errUnchanged = errors.New("nothing to change")
 
 // get reads one row; sql.ErrNoRows when there is none.
@@ -62,7 +61,7 @@ func (db *DB) inTx(ctx context.Context, f func(context.Context, *sqlx.Tx) error)
 	defer db.unlockWriter()
 	err := again(ctx, func() error { return db.try(ctx, f) })
 	if errors.Is(err, errUnchanged) {
-		return err
+		return nil
 	}
 	return fail("write", err)
 }

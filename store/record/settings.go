@@ -2,7 +2,6 @@ package record
 
 import (
 	"context"
-	"errors"
 	"slices"
 
 	"github.com/jmoiron/sqlx"
@@ -45,6 +44,7 @@ func (db *DB) writeSettings(ctx context.Context, w settingsWrite) (Change, error
 	}
 	var c Change
 	replayed, err := db.once(ctx, w.once, w.answer, func(ctx context.Context, tx *sqlx.Tx) error {
+		c = Change{}
 		users, now, err := db.lockSettings(ctx, tx, w.users)
 		if err != nil {
 			return err
@@ -55,9 +55,6 @@ func (db *DB) writeSettings(ctx context.Context, w settingsWrite) (Change, error
 		c = Change{Users: users, Outbox: ids(out)}
 		return db.announce(ctx, tx, out)
 	})
-	if errors.Is(err, errUnchanged) {
-		return Change{}, nil
-	}
 	if err != nil || replayed {
 		return Change{}, err
 	}

@@ -132,10 +132,7 @@ func (db *DB) SetVisibility(ctx context.Context, id string, v api.Visibility) (w
 		w, err = db.setVisibility(ctx, tx, id, v, out)
 		return err
 	})
-	if err != nil && !errors.Is(err, errUnchanged) {
-		return UploadWrite{}, err
-	}
-	return w, nil
+	return w, err
 }
 
 func (db *DB) setVisibility(ctx context.Context, tx *sqlx.Tx, id string, v api.Visibility, out OutboxRow) (UploadWrite, error) {
@@ -165,11 +162,7 @@ func (db *DB) setVisibility(ctx context.Context, tx *sqlx.Tx, id string, v api.V
 // DeleteUpload removes an upload. If there is none, nothing changes. The row stays for a while, so
 // that a late repeat of the POST does not bring the upload back.
 func (db *DB) DeleteUpload(ctx context.Context, id string) error {
-	err := db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
+	return db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
 		return changed(tx.ExecContext(ctx, "UPDATE uploads SET deleted = TRUE, updated_at = "+db.d.now+" WHERE id = ? AND deleted = FALSE", id))
 	})
-	if errors.Is(err, errUnchanged) {
-		return nil
-	}
-	return err
 }
