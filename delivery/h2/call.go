@@ -202,6 +202,29 @@ func (c *Conn) end(call *Call, err error) {
 	c.last = call
 }
 
+// unlockAndNotify unlocks, and tells the owners of the calls that ended meanwhile.
+func (c *Conn) unlockAndNotify() {
+	ended := c.takeEnded()
+	c.mu.Unlock()
+	notify(ended)
+}
+
+// takeEnded is the list of ended calls, which is empty afterwards.
+func (c *Conn) takeEnded() *Call {
+	ended := c.ended
+	c.ended, c.last = nil, nil
+	return ended
+}
+
+// notify tells the owners of ended calls.
+func notify(ended *Call) {
+	for call := ended; call != nil; {
+		next := call.next // its owner may reuse the call
+		call.owner.Answered(&call.result)
+		call = next
+	}
+}
+
 // began keeps an answer's headers, and ends the call unless a body is to come.
 func (c *Conn) began(call *Call, h *head, ended bool) {
 	if call.result.Status == 0 {

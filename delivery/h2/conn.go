@@ -186,26 +186,3 @@ func (c *Conn) fail(err error) {
 	c.Retire()                                              // before the owners of the calls look for another connection
 	notify(ended)
 }
-
-// unlockAndNotify unlocks, and tells the owners of the calls that ended meanwhile.
-func (c *Conn) unlockAndNotify() {
-	ended := c.takeEnded()
-	c.mu.Unlock()
-	notify(ended)
-}
-
-// takeEnded is the list of ended calls, which is empty afterwards.
-func (c *Conn) takeEnded() *Call {
-	ended := c.ended
-	c.ended, c.last = nil, nil
-	return ended
-}
-
-// notify tells the owners of ended calls.
-func notify(ended *Call) {
-	for call := ended; call != nil; {
-		next := call.next // its owner may reuse the call
-		call.owner.Answered(&call.result)
-		call = next
-	}
-}

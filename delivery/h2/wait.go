@@ -3,6 +3,7 @@ package h2
 import (
 	"container/list"
 	"context"
+	"slices"
 	"time"
 )
 
@@ -59,6 +60,43 @@ func (p *Pool) Acquire(w *Waiter) {
 	}
 }
 
+// Use is what the end of a request shows about its connection.
+type Use uint8
+
+// The uses.
+const (
+	// Unanswered: there was no answer.
+	Unanswered Use = iota
+	// Refused: the answer asked for another connection. This one takes no more requests.
+	Refused
+	// Answered: there was any other answer.
+	Answered
+)
+
+// Release gives back the room of a request. Any answer proves a connection, even a refusal,
+// because it shows that the server works on its requests.
+func (p *Pool) Release(c *Conn, use Use) {
+	p.mu.Lock()
+	defer p.unlockAndNotify()
+	c.inFlight--
+	switch use {
+	case Answered:
+		c.proven, c.useful, p.failures = true, true, 0
+	case Refused:
+		c.proven = true
+		if !c.useful {
+			p.err = errRefused
+		}
+		p.retire(c)
+	}
+	if c.gone.Load() {
+		p.endIfIdle(c)
+	} else if c.inFlight == 0 && (c != p.conns[0] || p.o.CloseLast) {
+		p.endUnused(c)
+	}
+	p.dispatch()
+}
+
 // Leave leaves the limiter. pace is what the last answer says about the pace.
 func (p *Pool) Leave(w *Waiter, pace Pace) {
 	p.mu.Lock()
@@ -112,6 +150,22 @@ func (p *Pool) queue(w *Waiter) {
 	p.dispatch()
 }
 
+// dispatch gives room to the waiters, in the order they came, and opens a connection if some are
+// left. New connections go first to groups that have not tried one: a group whose requests hang
+// must not take them all.
+func (p *Pool) dispatch() {
+	for _, most := range []int{1, p.maxUntried()} {
+		for e := p.waiters.Front(); e != nil && p.hasRoom(); {
+			w, next := e.Value.(*Waiter), e.Next()
+			if c := p.pick(w.Group, most); c != nil {
+				p.give(w, c)
+			}
+			e = next
+		}
+	}
+	p.dialIfNeeded()
+}
+
 // wait puts a waiter at the end of a list.
 func (w *Waiter) wait(in *list.List) { w.in, w.place = in, in.PushBack(w) }
 
@@ -121,6 +175,50 @@ func (w *Waiter) stopWaiting() {
 		w.in.Remove(w.place)
 	}
 	w.in, w.place = nil, nil
+}
+
+// pick returns the first connection with room: few busy connections gather more writes than many
+// idle ones. It picks a new connection only while fewer than most new ones wait for the first
+// answer to a request of the same group.
+func (p *Pool) pick(group string, most int) *Conn {
+	for _, c := range p.conns {
+		if c.inFlight < c.limit() && (c.proven || p.untried(group) < most) {
+			return c
+		}
+	}
+	return nil
+}
+
+// untried counts the new connections whose first request is of this group.
+func (p *Pool) untried(group string) (n int) {
+	for _, c := range p.conns {
+		if !c.proven && c.inFlight > 0 && c.first == group {
+			n++
+		}
+	}
+	return n
+}
+
+// fewUntried is how many new connections a group may try while none has proven itself. A
+// group whose requests hang must not take all of them.
+const fewUntried = 3
+
+// maxUntried is how many new connections a group may try at once.
+func (p *Pool) maxUntried() int { return max(p.proven(), fewUntried) }
+
+// proven counts the connections that have answered.
+func (p *Pool) proven() (n int) {
+	for _, c := range p.conns {
+		if c.proven {
+			n++
+		}
+	}
+	return n
+}
+
+// hasRoom tells whether a connection has room for any request.
+func (p *Pool) hasRoom() bool {
+	return slices.ContainsFunc(p.conns, func(c *Conn) bool { return c.inFlight < c.limit() })
 }
 
 // give gives a waiter room on a connection.
