@@ -109,14 +109,6 @@ func (t *Targeting) workInTurn(ctx context.Context, pages []*page) {
 	}
 }
 
-// behind tells whether a page has to wait for events to the same users that are not among the
-// given pages.
-func (t *Targeting) behind(p *page, pages []*page) bool {
-	return slices.ContainsFunc(t.turns.pending(p), func(b *turn) bool {
-		return !slices.ContainsFunc(pages, func(p *page) bool { return p.turn == b })
-	})
-}
-
 // divide separates the pages that continue in the goroutine that asks SQL: those with users who are
 // not cached, those whose settings were not read because they are behind others, and those behind
 // these. They are left as if they had never been read.
