@@ -3,6 +3,7 @@ package apns
 import (
 	"cmp"
 	"context"
+	"errors"
 	"net/http"
 	"strconv"
 	"time"
@@ -24,6 +25,19 @@ type push struct {
 	n       *transport.Notification
 	token   *providerToken // sent with the request; nil: certificate
 	expired int
+}
+
+// Start implements transport.Sender.
+func (s *Sender) Start(ctx context.Context, n *transport.Notification, done func(transport.Answer)) {
+	a := s.apps.Load().find(n.Topic, n.Environment)
+	switch {
+	case a == nil:
+		done(transport.Answer{Outcome: transport.NoApp})
+	case len(n.Payload) == 0:
+		done(transport.Answer{Outcome: transport.OurBug, Reason: apns2.ReasonPayloadEmpty, Err: errors.New("the payload is empty")})
+	default:
+		newPush(ctx, a, n, s.o.Timeout, done).Try()
+	}
 }
 
 // newPush prepares a notification. The push ends at the latest with ctx or after its time-out.

@@ -1,12 +1,8 @@
 package apns
 
 import (
-	"context"
-	"errors"
 	"sync"
 	"sync/atomic"
-
-	"github.com/sideshow/apns2"
 
 	"fanfare/api"
 	"fanfare/delivery/exchange"
@@ -109,16 +105,3 @@ func (s *Sender) Apps() map[string]error {
 
 // Reasons implements transport.Sender.
 func (s *Sender) Reasons() []string { return documentedReasons() }
-
-// Start implements transport.Sender.
-func (s *Sender) Start(ctx context.Context, n *transport.Notification, done func(transport.Answer)) {
-	a := s.apps.Load().find(n.Topic, n.Environment)
-	switch {
-	case a == nil:
-		done(transport.Answer{Outcome: transport.NoApp})
-	case len(n.Payload) == 0:
-		done(transport.Answer{Outcome: transport.OurBug, Reason: apns2.ReasonPayloadEmpty, Err: errors.New("the payload is empty")})
-	default:
-		newPush(ctx, a, n, s.o.Timeout, done).Try()
-	}
-}

@@ -33,6 +33,20 @@ type push struct {
 	refused int
 }
 
+// Start implements transport.Sender. A notification without a payload was found to be too large when
+// its payload was made (W6).
+func (s *Sender) Start(ctx context.Context, n *transport.Notification, done func(transport.Answer)) {
+	a := s.apps.Load().apps[n.Topic]
+	switch {
+	case a == nil:
+		done(transport.Answer{Outcome: transport.NoApp})
+	case len(n.Payload) == 0:
+		done(transport.Answer{Outcome: transport.FailMessage, Reason: reasonTooLarge})
+	default:
+		start(ctx, a, n, &s.o, done)
+	}
+}
+
 // start sends a notification. It ends at the latest with ctx or after its time-out.
 func start(ctx context.Context, a *app, n *transport.Notification, o *Options, done func(transport.Answer)) {
 	body, err := message(n, o.Now())

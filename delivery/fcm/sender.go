@@ -2,7 +2,6 @@ package fcm
 
 import (
 	"cmp"
-	"context"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -100,17 +99,3 @@ func (s *Sender) Apps() map[string]error {
 
 // Reasons implements transport.Sender.
 func (s *Sender) Reasons() []string { return slices.Clone(documented) }
-
-// Start implements transport.Sender. A notification without a payload was found to be too large when
-// its payload was made (W6).
-func (s *Sender) Start(ctx context.Context, n *transport.Notification, done func(transport.Answer)) {
-	a := s.apps.Load().apps[n.Topic]
-	switch {
-	case a == nil:
-		done(transport.Answer{Outcome: transport.NoApp})
-	case len(n.Payload) == 0:
-		done(transport.Answer{Outcome: transport.FailMessage, Reason: reasonTooLarge})
-	default:
-		start(ctx, a, n, &s.o, done)
-	}
-}

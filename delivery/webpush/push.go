@@ -28,6 +28,20 @@ type push struct {
 	fields  []h2.Field
 }
 
+// Start implements transport.Sender. A notification without a payload was found to be too large when its
+// payload was made (W6).
+func (s *Sender) Start(ctx context.Context, n *transport.Notification, done func(transport.Answer)) {
+	a := s.app(n.Topic)
+	switch {
+	case a == nil:
+		done(transport.Answer{Outcome: transport.NoApp})
+	case len(n.Payload) == 0 || len(n.Payload) > maxPlain:
+		done(transport.Answer{Outcome: transport.FailMessage, Reason: reasonTooLarge})
+	default:
+		s.start(ctx, a, n, done)
+	}
+}
+
 // start sends a notification to its browser. It ends at the latest with ctx or after its time-out.
 func (s *Sender) start(ctx context.Context, a *app, n *transport.Notification, done func(transport.Answer)) {
 	to, err := recipientOf(n.Target)

@@ -1,7 +1,6 @@
 package webpush
 
 import (
-	"context"
 	"net"
 	"net/netip"
 	"slices"
@@ -116,17 +115,3 @@ func (s *Sender) Apps() map[string]error {
 
 // Reasons implements transport.Sender.
 func (s *Sender) Reasons() []string { return slices.Clone(documented) }
-
-// Start implements transport.Sender. A notification without a payload was found to be too large when its
-// payload was made (W6).
-func (s *Sender) Start(ctx context.Context, n *transport.Notification, done func(transport.Answer)) {
-	a := s.app(n.Topic)
-	switch {
-	case a == nil:
-		done(transport.Answer{Outcome: transport.NoApp})
-	case len(n.Payload) == 0 || len(n.Payload) > maxPlain:
-		done(transport.Answer{Outcome: transport.FailMessage, Reason: reasonTooLarge})
-	default:
-		s.start(ctx, a, n, done)
-	}
-}
