@@ -151,7 +151,7 @@ func (e *OneHop) end(w *work, mark string) {
 		e.stored = true
 	} else {
 		e.sent.Count(mark)
-		e.sent.Note(w.id, mark, w.Clock())
+		e.sent.Keep(w.id, mark, w.Clock())
 	}
 	e.left--
 	if e.left > 0 || e.undone != nil {

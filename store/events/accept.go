@@ -23,9 +23,9 @@ func (s *Store) Accept(ctx context.Context, r *api.EventRequest, once api.Idempo
 	return s.acceptOne(ctx, once, func(id string, now time.Time) (queue.Job, error) { return s.checkedJob(ctx, id, r, now) })
 }
 
-// acceptOne accepts one event, whose entry render makes under the event's id.
-func (s *Store) acceptOne(ctx context.Context, once api.Idempotency, render func(id string, now time.Time) (queue.Job, error)) (a *api.EventAccepted, replayed bool, err error) {
-	ids, replayed, err := s.accept(ctx, 1, once, func(_ int, id string, now time.Time) (queue.Job, error) { return render(id, now) })
+// acceptOne accepts one event, whose entry makeJob makes under the event's id.
+func (s *Store) acceptOne(ctx context.Context, once api.Idempotency, makeJob func(id string, now time.Time) (queue.Job, error)) (a *api.EventAccepted, replayed bool, err error) {
+	ids, replayed, err := s.accept(ctx, 1, once, func(_ int, id string, now time.Time) (queue.Job, error) { return makeJob(id, now) })
 	if err != nil {
 		return nil, false, err
 	}
@@ -52,9 +52,9 @@ func (s *Store) AcceptBatch(ctx context.Context, r *api.EventBatchRequest, once 
 	return a, replayed, nil
 }
 
-// accept stores n events; render makes the entry of each. The stored result is the first id and the number of
+// accept stores n events; makeJob makes the entry of each. The stored result is the first id and the number of
 // events; a replay derives all ids from these two.
-func (s *Store) accept(ctx context.Context, n int, once api.Idempotency, render func(i int, id string, now time.Time) (queue.Job, error)) (ids []string, replayed bool, err error) {
+func (s *Store) accept(ctx context.Context, n int, once api.Idempotency, makeJob func(i int, id string, now time.Time) (queue.Job, error)) (ids []string, replayed bool, err error) {
 	if err := s.o.DB.Overloaded(); err != nil {
 		return nil, false, err
 	}
@@ -64,7 +64,7 @@ func (s *Store) accept(ctx context.Context, n int, once api.Idempotency, render 
 	record := onceRecord(once, first, n)
 	jobs := make([]queue.Job, n)
 	for i := range jobs {
-		if jobs[i], err = render(i, nthID(first, i), now); err != nil {
+		if jobs[i], err = makeJob(i, nthID(first, i), now); err != nil {
 			return s.replay(ctx, shard, record, err)
 		}
 		jobs[i].Fresh = true
@@ -199,7 +199,7 @@ func (s *Store) job(ctx context.Context, id string, e *api.EventRequest, now tim
 func entry(id string, j *Job, pages []string) (queue.Job, error) {
 	payload, err := j.Encode()
 	shard, _ := queue.ParseID(id)
-	job := queue.Job{ID: id, Shard: shard, Report: j.report(stateQueued, Counts{}, Sent{}, 0), Payload: payload, Value: j, Attachment: pages}
+	job := queue.Job{ID: id, Shard: shard, Report: j.ReportQueued(), Payload: payload, Value: j, Attachment: pages}
 	if j.SendAt > 0 {
 		job.NotBefore = time.UnixMilli(j.SendAt)
 	}

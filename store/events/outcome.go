@@ -157,8 +157,8 @@ type ending struct {
 	at       time.Time
 }
 
-// Note keeps how the notification with an id ended at a time, under its mark.
-func (s *Sent) Note(id, mark string, at time.Time) { s.each = append(s.each, ending{id, mark, at}) }
+// Keep keeps how the notification with an id ended at a time, under its mark.
+func (s *Sent) Keep(id, mark string, at time.Time) { s.each = append(s.each, ending{id, mark, at}) }
 
 // appendOutcomes appends how all have ended, each behind its notification's key: the begin of its NotificationJob.
 func (s *Sent) appendOutcomes(b []byte) []byte {

@@ -17,7 +17,7 @@ func TestN10_WhatAReportKeeps(t *testing.T) {
 		for i, mark := range marks {
 			sent.Make(api.PlatformAPNs, 1)
 			sent.Count(mark)
-			sent.Note(NotificationID("e", string(rune('a'+i))), mark, now)
+			sent.Keep(NotificationID("e", string(rune('a'+i))), mark, now)
 		}
 		return j.ReportDone(Counts{Recipients: int64(len(marks))}, sent)
 	}
@@ -77,7 +77,7 @@ func TestN10_Notes(t *testing.T) {
 	var ids []string
 	for i, mark := range marks {
 		ids = append(ids, NotificationID("e", string(rune('a'+i))))
-		sent.Note(ids[i], mark, now.Add(time.Duration(i)*time.Hour))
+		sent.Keep(ids[i], mark, now.Add(time.Duration(i)*time.Hour))
 	}
 	notes := sent.note()
 	if len(notes) != 8*len(marks) {

@@ -64,7 +64,7 @@ type Sent struct {
 	// Others are those of the numbers that belong to each of the OtherPlatforms; the rest is APNs'.
 	Others [len(OtherPlatforms)]Ends `json:",omitzero"`
 
-	each []ending // how each has ended, see Note
+	each []ending // how each has ended, see Keep
 }
 
 // Make counts n notifications that an event has on a platform.
@@ -137,6 +137,16 @@ type progress struct {
 
 func (j *Job) report(state byte, all Counts, sent Sent, parts int64) string {
 	return (&progress{state: state, typ: j.Type, counts: all, sent: sent, parts: parts, sendAt: j.SendAt, subjects: j.subjects()}).text()
+}
+
+// ReportQueued is the report of an event of which nothing was begun yet.
+func (j *Job) ReportQueued() string {
+	return j.report(stateQueued, Counts{}, Sent{}, 0)
+}
+
+// queuedReport is what ReportQueued makes, without actor and object, of an event whose report was read.
+func queuedReport(p *progress) string {
+	return (&progress{state: stateQueued, typ: p.typ, sendAt: p.sendAt}).text()
 }
 
 // ReportTargeting is the report of an event whose audience was partly targeted. sent counts its

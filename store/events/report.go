@@ -99,11 +99,6 @@ func StoredCounts(ctx context.Context, notifications *queue.Queue, events ...str
 	return notifications.GroupsOf(ctx, events, groupEndings[:]...)
 }
 
-// queuedReport is the report of an event of which nothing was begun yet.
-func queuedReport(p *progress) string {
-	return (&progress{state: stateQueued, typ: p.typ, sendAt: p.sendAt}).text()
-}
-
 // schedule gives a queued event that is not due yet by Redis' clock its state.
 func (s *Store) schedule(ctx context.Context, id string, p *progress) error {
 	if p.state != stateQueued || p.sendAt == 0 {
