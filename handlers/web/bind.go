@@ -158,3 +158,34 @@ func setParam(field reflect.Value, value string) bool {
 	field.SetInt(n)
 	return err == nil
 }
+
+// addSubject adds to the plan the fields that name the acting user: parameters named user, and the
+// fields that the body's tag names.
+func (p *plan) addSubject(f reflect.StructField) {
+	if f.Tag.Get("path") == "user" || f.Tag.Get("query") == "user" {
+		p.subject = append(p.subject, f.Index)
+	}
+	if f.Name != "Body" || f.Type.Kind() != reflect.Struct {
+		return
+	}
+	for _, member := range reflect.VisibleFields(f.Type) {
+		if member.Tag.Get("subject") != "" {
+			p.subject = append(p.subject, append(f.Index[:len(f.Index):len(f.Index)], member.Index...))
+		}
+	}
+}
+
+// fillSubject makes sure that a user's request acts for that user: the fields that name the acting
+// user must name the caller or be left out.
+func (p *plan) fillSubject(in reflect.Value, u *api.User) error {
+	for _, index := range p.subject {
+		switch field := in.FieldByIndex(index); field.String() {
+		case "":
+			field.SetString(u.ID)
+		case u.ID:
+		default:
+			return api.Errorf(api.CodeForbidden, "a user token opens only what is its own user's")
+		}
+	}
+	return nil
+}

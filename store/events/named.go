@@ -46,14 +46,3 @@ func (s *Store) NamedID(n *api.NamedEvent) string {
 	sum := sha256.Sum256([]byte(n.Name))
 	return queue.DeriveID(queue.NewID(s.o.Queue.Route(n.Route), n.At), sum[:], 0)
 }
-
-// Knows tells whether an event type is registered. The view of this process is at most Options.Poll
-// old. Before the types could be read for the first time, it returns true.
-func (s *Store) Knows(ctx context.Context, name string) bool {
-	if s.types.snap.Load() == nil {
-		if err := s.types.reload(ctx); err != nil {
-			return true
-		}
-	}
-	return s.types.snap.Load().templates[name] != nil
-}

@@ -133,3 +133,14 @@ func (s *Store) reloadTypes(ctx context.Context) {
 		s.o.Logger.Debug("event types are not fresh", "error", err)
 	}
 }
+
+// Knows tells whether an event type is registered. The view of this process is at most Options.Poll
+// old. Before the types could be read for the first time, it returns true.
+func (s *Store) Knows(ctx context.Context, name string) bool {
+	if s.types.snap.Load() == nil {
+		if err := s.types.reload(ctx); err != nil {
+			return true
+		}
+	}
+	return s.types.snap.Load().templates[name] != nil
+}
