@@ -88,11 +88,7 @@ func (s *Store) Apps(ctx context.Context) (map[string]App, error) {
 }
 
 func (s *Store) readHash(ctx context.Context, key string) (map[string]string, error) {
-	cmd := redis.NewMapStringStringCmd(ctx, "hgetall", key)
-	if err := s.db.Share(ctx, redisdb.Read, cmd); err != nil {
-		return nil, err
-	}
-	return cmd.Result()
+	return redisdb.Value(ctx, s.db, redisdb.Read, redis.NewMapStringStringCmd(ctx, "hgetall", key))
 }
 
 func parseApp(value string) App {
@@ -106,13 +102,11 @@ func parseApp(value string) App {
 // If the answer is lost, one probe is left out; there are never two.
 func (s *Store) TakeProbe(ctx context.Context, app string, interval time.Duration) (bool, error) {
 	cmd := redis.NewStatusCmd(ctx, "set", keyProbe(app), "1", "px", max(1, interval.Milliseconds()), "nx")
-	if err := s.db.Share(ctx, redisdb.Write, cmd); err != nil {
+	err := s.db.Do(ctx, redisdb.Write, cmd)
+	if err != nil && err != redis.Nil {
 		return false, fmt.Errorf("take probe of %s: %w", app, err)
 	}
-	if err := cmd.Err(); err != nil && err != redis.Nil {
-		return false, fmt.Errorf("take probe of %s: %w", app, err)
-	}
-	return cmd.Err() == nil, nil
+	return err == nil, nil
 }
 
 // FreeProbe lets the next TakeProbe of these apps succeed at once.

@@ -47,7 +47,7 @@ func (s *Store) Ack(ctx context.Context, user string, acks map[string]int64) (*a
 
 // readAck reads the answer of message_ack.lua.
 func readAck(cmd *redis.Cmd, chat, user string) (int64, error) {
-	reply, err := replyOf(cmd)
+	reply, err := redisdb.ListOf(cmd)
 	if err != nil {
 		return 0, fmt.Errorf("acknowledge in chat %s: %w", chat, err)
 	}

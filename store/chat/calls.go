@@ -2,8 +2,6 @@ package chat
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -20,26 +18,6 @@ func (s *Store) chatCmdWith(ctx context.Context, script *redisdb.Script, keys []
 	all := make([]any, 0, 3+len(args))
 	all = append(all, s.o.MaxMessages, s.o.MaxAge.Milliseconds(), s.run)
 	return script.Cmd(ctx, keys, append(all, args...)...)
-}
-
-// runScript runs one script that answers with a list.
-func (s *Store) runScript(ctx context.Context, m redisdb.Mode, cmd *redis.Cmd) ([]any, error) {
-	if err := s.db.Share(ctx, m, cmd); err != nil {
-		return nil, err
-	}
-	return replyOf(cmd)
-}
-
-// replyOf is the list that a script returned; an empty one is an error.
-func replyOf(cmd *redis.Cmd) ([]any, error) {
-	list, err := cmd.Slice()
-	if err == nil && len(list) == 0 {
-		err = errors.New("an empty answer")
-	}
-	if err != nil {
-		return nil, fmt.Errorf("run %v: %w", cmd.Args()[1], err)
-	}
-	return list, nil
 }
 
 // indexPatience is how long a call on a Cluster, once it has its own answer, still waits for the
@@ -93,9 +71,4 @@ func (s *Store) beside(ctx context.Context, user string, chats []string, call fu
 	case <-patience.C:
 	}
 	return missing, nil
-}
-
-func list(v any) []any {
-	l, _ := v.([]any)
-	return l
 }

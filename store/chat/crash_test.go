@@ -303,7 +303,7 @@ func TestTwoJoinsAtOnce(t *testing.T) {
 		storetest.Must(t, err)
 		second := w.another(func(script string, answered bool) error {
 			if script == "member_join" && !answered { // its second comes between the second join's
-				_, err := w.runScript(t.Context(), redisdb.Write, w.chatCmd(t.Context(), w.joinScript, chat, bob, stamps[0], "", MembershipChannel(bob)))
+				_, err := w.db.List(t.Context(), redisdb.Write, w.chatCmd(t.Context(), w.joinScript, chat, bob, stamps[0], "", MembershipChannel(bob)))
 				return err
 			}
 			return nil

@@ -109,7 +109,7 @@ func (s *Store) create(ctx context.Context, n *creation) (status int64, err erro
 		n.chat.Members[0], n.message, s.MessageChannel(n.chat.ID), flag(n.push),
 	}
 	keys := append(chatKeys(n.chat.ID), recordKey(n.chat.ID, n.once.Name()))
-	reply, err := s.runScript(ctx, redisdb.Write, s.chatCmdWith(ctx, s.createScript, keys, args...))
+	reply, err := s.db.List(ctx, redisdb.Write, s.chatCmdWith(ctx, s.createScript, keys, args...))
 	if err != nil {
 		return 0, fmt.Errorf("create chat %s: %w", n.chat.ID, err)
 	}
@@ -123,14 +123,11 @@ func (s *Store) create(ctx context.Context, n *creation) (status int64, err erro
 // another slot, where the key is not known.
 func (s *Store) claim(ctx context.Context, once api.Idempotency) error {
 	cmd := s.claimScript.Cmd(ctx, []string{claimKey(once.Name())}, digestOf(once), keyTTL.Milliseconds())
-	if err := s.db.Share(ctx, redisdb.Write, cmd); err != nil {
-		return err
-	}
-	held, err := cmd.Int64()
+	held, err := redisdb.Value(ctx, s.db, redisdb.Write, cmd)
 	if err != nil {
 		return fmt.Errorf("claim an idempotency key: %w", err)
 	}
-	if held == 0 {
+	if redisdb.Number(held) == 0 {
 		return refusal(statusKeyReused, "", "")
 	}
 	return nil

@@ -60,7 +60,7 @@ func (s *Store) DuePushes(ctx context.Context, olderThan time.Duration, limit in
 // PushMessages reads up to limit messages of a chat that are due, and changes
 // nothing. Errors: not_found, and those of Redis.
 func (s *Store) PushMessages(ctx context.Context, chat string, limit int) (PushBatch, error) {
-	reply, err := s.runScript(ctx, redisdb.Read, s.chatCmd(ctx, s.pushReadScript, chat, pageSize(limit)))
+	reply, err := s.db.List(ctx, redisdb.Read, s.chatCmd(ctx, s.pushReadScript, chat, pageSize(limit)))
 	if err != nil {
 		return PushBatch{}, fmt.Errorf("read pushes of chat %s: %w", chat, err)
 	}
@@ -70,7 +70,7 @@ func (s *Store) PushMessages(ctx context.Context, chat string, limit int) (PushB
 	b := PushBatch{Epoch: redisdb.Text(reply[1]), UpTo: redisdb.Number(reply[3])}
 	b.Was, b.Since = redisdb.Text(reply[6]), redisdb.Number(reply[7])
 	b.More = b.UpTo < redisdb.Number(reply[2])
-	b.Messages, err = decodeEntries(redisdb.Number(reply[4]), list(reply[5]))
+	b.Messages, err = decodeEntries(redisdb.Number(reply[4]), redisdb.ListAt(reply, 5))
 	return b, err
 }
 
@@ -79,10 +79,7 @@ func (s *Store) PushMessages(ctx context.Context, chat string, limit int) (PushB
 // epoch.
 func (s *Store) PushDone(ctx context.Context, chat, epoch string, upTo int64) error {
 	cmd := s.chatCmd(ctx, s.pushDoneScript, chat, epoch, upTo)
-	if err := s.db.Share(ctx, redisdb.Write, cmd); err != nil {
-		return err
-	}
-	if err := cmd.Err(); err != nil {
+	if err := s.db.Do(ctx, redisdb.Write, cmd); err != nil {
 		return fmt.Errorf("note pushes of chat %s: %w", chat, err)
 	}
 	return nil

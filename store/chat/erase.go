@@ -83,7 +83,7 @@ const eraseStep = 500
 func (s *Store) EraseMessages(ctx context.Context, chat, user string, until time.Time) (n int64, err error) {
 	for next := int64(1); next > 0; {
 		cmd := s.chatCmd(ctx, s.eraseScript, chat, user, until.UnixMilli(), api.ErasedUser, next, eraseStep, s.MessageChannel(chat))
-		reply, err := s.runScript(ctx, redisdb.Write, cmd)
+		reply, err := s.db.List(ctx, redisdb.Write, cmd)
 		if err != nil {
 			return n, fmt.Errorf("erase messages of chat %s: %w", chat, err)
 		}

@@ -69,7 +69,7 @@ func (s *Store) AddMissing(ctx context.Context, user string, chats []string) (le
 	}
 	var entries []entry
 	for i, cmd := range cmds {
-		reply, e := replyOf(cmd.(*redis.Cmd))
+		reply, e := redisdb.ListOf(cmd)
 		if e != nil {
 			err = errors.Join(err, e)
 			continue
@@ -153,7 +153,7 @@ func (s *Store) readPage(ctx context.Context, user, cursor string, limit int) (*
 	if err != nil {
 		return nil, fmt.Errorf("read chats of %s: %w", user, err)
 	}
-	reply, err := s.runScript(ctx, redisdb.Read, s.pageScript.Cmd(ctx, []string{indexKey(user)}, last.stamp, limit))
+	reply, err := s.db.List(ctx, redisdb.Read, s.pageScript.Cmd(ctx, []string{indexKey(user)}, last.stamp, limit))
 	if err != nil {
 		return nil, fmt.Errorf("read chats of %s: %w", user, err)
 	}
@@ -161,7 +161,7 @@ func (s *Store) readPage(ctx context.Context, user, cursor string, limit int) (*
 	if p.now, err = strconv.ParseInt(redisdb.Text(reply[0]), 10, 64); err != nil {
 		return nil, fmt.Errorf("read chats of %s: %w", user, err)
 	}
-	pairs := list(reply[1])
+	pairs := redisdb.ListAt(reply, 1)
 	for i := 0; i+1 < len(pairs) && len(p.entries) < limit; i += 2 {
 		score, err := strconv.ParseFloat(redisdb.Text(pairs[i+1]), 64)
 		if err != nil {

@@ -38,7 +38,7 @@ func (s *Store) join(ctx context.Context, chat, user string, fromStart bool) (m 
 	if err != nil {
 		return nil, false, err
 	}
-	reply, err := s.runScript(ctx, redisdb.Write, s.chatCmd(ctx, s.joinScript, chat, user, stamps[0], fromStart, MembershipChannel(user)))
+	reply, err := s.db.List(ctx, redisdb.Write, s.chatCmd(ctx, s.joinScript, chat, user, stamps[0], fromStart, MembershipChannel(user)))
 	if err != nil {
 		return nil, false, fmt.Errorf("join chat %s: %w", chat, err)
 	}
@@ -75,7 +75,7 @@ func (s *Store) Leave(ctx context.Context, chat, user string) error {
 func (s *Store) leave(ctx context.Context, chat, user, latest string) (left bool, err error) {
 	keys := append(chatKeys(chat), recordKey(chat, newRequest()))
 	cmd := s.chatCmdWith(ctx, s.leaveScript, keys, user, MembershipChannel(user), requestTTL.Milliseconds(), latest)
-	reply, err := s.runScript(ctx, redisdb.Write, cmd)
+	reply, err := s.db.List(ctx, redisdb.Write, cmd)
 	if err != nil {
 		return false, fmt.Errorf("leave chat %s: %w", chat, err)
 	}
@@ -128,7 +128,7 @@ func (s *Store) Chat(ctx context.Context, chat, member string) (*api.ChatInfo, e
 // readChat reads a chat, nil if there is none, and the facts for memberOf, which are empty for a
 // user who is not a member.
 func (s *Store) readChat(ctx context.Context, chat, user string) (info *api.ChatInfo, facts []any, err error) {
-	reply, err := s.runScript(ctx, redisdb.Read, s.chatCmd(ctx, s.readChatScript, chat, user))
+	reply, err := s.db.List(ctx, redisdb.Read, s.chatCmd(ctx, s.readChatScript, chat, user))
 	if err != nil {
 		return nil, nil, fmt.Errorf("read chat %s: %w", chat, err)
 	}
@@ -147,7 +147,7 @@ func memberFacts(reply []any) []any {
 	if redisdb.Number(reply[0]) == statusUnknown {
 		return nil
 	}
-	return list(reply[6])
+	return redisdb.ListAt(reply, 6)
 }
 
 // Members lists the members of a chat by name, beginning after a name ("" for the first page): at
@@ -183,14 +183,14 @@ func (s *Store) MemberNames(ctx context.Context, chat, after string, limit int) 
 
 // members lists the members. With a status that is a refusal, the list is empty.
 func (s *Store) members(ctx context.Context, chat, member, after string, limit int) (members []api.ChatMember, status int64, err error) {
-	reply, err := s.runScript(ctx, redisdb.Read, s.chatCmd(ctx, s.listScript, chat, after, limit, member))
+	reply, err := s.db.List(ctx, redisdb.Read, s.chatCmd(ctx, s.listScript, chat, after, limit, member))
 	if err != nil {
 		return nil, 0, fmt.Errorf("list members of chat %s: %w", chat, err)
 	}
 	if status = redisdb.Number(reply[0]); status != statusDone {
 		return nil, status, nil
 	}
-	joins, positions := list(reply[1]), list(reply[2])
+	joins, positions := redisdb.ListAt(reply, 1), redisdb.ListAt(reply, 2)
 	members = make([]api.ChatMember, len(joins))
 	for i := range joins {
 		if members[i], err = readMember(redisdb.Text(joins[i])); err != nil {

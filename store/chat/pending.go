@@ -151,7 +151,7 @@ func (s *Store) memberStates(ctx context.Context, user string, p *page, limit in
 // known.
 func (s *Store) readState(cmd *redis.Cmd, chat string) (f memberState, member bool) {
 	f.Chat = chat
-	reply, err := replyOf(cmd)
+	reply, err := redisdb.ListOf(cmd)
 	if err != nil {
 		f.err = s.db.Err(fmt.Errorf("read chat %s: %w", chat, err), redisdb.Read)
 		return f, true
@@ -162,6 +162,6 @@ func (s *Store) readState(cmd *redis.Cmd, chat string) (f memberState, member bo
 	f.Epoch, f.LastID, f.FirstID, f.Acked = redisdb.Text(reply[1]), redisdb.Number(reply[2]), redisdb.Number(reply[3]), redisdb.Number(reply[4])
 	f.unread = redisdb.Number(reply[5])
 	f.Was, f.Since = redisdb.Text(reply[8]), redisdb.Number(reply[9])
-	f.items, f.err = decodeEntries(redisdb.Number(reply[6]), list(reply[7]))
+	f.items, f.err = decodeEntries(redisdb.Number(reply[6]), redisdb.ListAt(reply, 7))
 	return f, true
 }

@@ -80,7 +80,7 @@ func (s *Store) readCmd(ctx context.Context, chat string, q *MessagesQuery) *red
 
 // readMessages reads the answer of message_read.lua.
 func readMessages(cmd *redis.Cmd, chat string, q *MessagesQuery) (*api.ChatMessages, error) {
-	reply, err := replyOf(cmd)
+	reply, err := redisdb.ListOf(cmd)
 	if err != nil {
 		return nil, fmt.Errorf("read chat %s: %w", chat, err)
 	}
@@ -93,7 +93,7 @@ func readMessages(cmd *redis.Cmd, chat string, q *MessagesQuery) (*api.ChatMessa
 		other = *q.After > redisdb.Number(reply[7])
 	}
 	m.Gap = other || q.After != nil && (*q.After > m.LastID || m.FirstID > *q.After+1)
-	if m.Items, err = decodeEntries(redisdb.Number(reply[4]), list(reply[5])); err != nil {
+	if m.Items, err = decodeEntries(redisdb.Number(reply[4]), redisdb.ListAt(reply, 5)); err != nil {
 		return nil, fmt.Errorf("read chat %s: %w", chat, err)
 	}
 	return m, nil

@@ -39,7 +39,7 @@ type Redacted struct {
 // result. Errors: not_found if there is no such chat, not_a_member, and those of Redis.
 func (s *Store) Redact(ctx context.Context, chat string, r Redaction) (*Redacted, error) {
 	cmd := s.chatCmd(ctx, s.redactScript, chat, r.Sender, r.Member, r.From, r.To, MaxRedacted, s.MessageChannel(chat))
-	reply, err := s.runScript(ctx, redisdb.Write, cmd)
+	reply, err := s.db.List(ctx, redisdb.Write, cmd)
 	if err != nil {
 		return nil, fmt.Errorf("redact messages of chat %s: %w", chat, err)
 	}
@@ -49,7 +49,7 @@ func (s *Store) Redact(ctx context.Context, chat string, r Redaction) (*Redacted
 	first := redisdb.Number(reply[2])
 	of := PushBatch{Epoch: redisdb.Text(reply[1]), Was: redisdb.Text(reply[3]), Since: redisdb.Number(reply[4])}
 	out := &Redacted{Others: int(redisdb.Number(reply[5]))}
-	redacted := list(reply[6])
+	redacted := redisdb.ListAt(reply, 6)
 	for i := 0; i+1 < len(redacted); i += 2 {
 		m := api.ChatMessage{ID: redisdb.Number(redacted[i]), SentAt: api.AtMillis(redisdb.Number(redacted[i+1]))}
 		out.Pushes = append(out.Pushes, pushEvent(chat, of.epochOf(m.ID), &m))

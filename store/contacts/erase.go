@@ -70,9 +70,8 @@ func (s *Store) dropIndex(ctx context.Context, user string) error {
 	for _, key := range buildKeys(user) {
 		args = append(args, key)
 	}
-	cmd := redis.NewIntCmd(ctx, args...)
-	if err := s.index.db.Share(ctx, redisdb.Write, cmd); err != nil {
+	if err := s.index.db.Do(ctx, redisdb.Write, redis.NewIntCmd(ctx, args...)); err != nil {
 		return fmt.Errorf("drop the index of a user: %w", err)
 	}
-	return cmd.Err()
+	return nil
 }

@@ -111,10 +111,8 @@ func (x *index) raise(ctx context.Context, users []string, e entry) error {
 	if err := x.db.Pipeline(ctx, redisdb.Write, cmds...); err != nil {
 		return err
 	}
-	for _, cmd := range cmds {
-		if err := cmd.Err(); err != nil {
-			return fmt.Errorf("raise index: %w", err)
-		}
+	if err := redisdb.FirstError(cmds); err != nil {
+		return fmt.Errorf("raise index: %w", err)
 	}
 	return nil
 }
@@ -131,11 +129,7 @@ func (x *index) together(n int) int {
 // relations reads the counter that every change of a relationship raises. It returns false if the
 // user has no index.
 func (x *index) relations(ctx context.Context, user string) (string, bool, error) {
-	cmd := redis.NewStringCmd(ctx, "hget", stateKey(user), "r")
-	if err := x.db.Share(ctx, redisdb.Read, cmd); err != nil {
-		return "", false, err
-	}
-	counter, err := cmd.Result()
+	counter, err := redisdb.Value(ctx, x.db, redisdb.Read, redis.NewStringCmd(ctx, "hget", stateKey(user), "r"))
 	if errors.Is(err, redis.Nil) {
 		return "", false, nil
 	}
@@ -229,11 +223,7 @@ func (x *index) lower(ctx context.Context, user, sequence string, list []stale) 
 
 // reply runs a script that answers with a list.
 func (x *index) reply(ctx context.Context, m redisdb.Mode, s *redisdb.Script, keys []string, args ...any) ([]any, error) {
-	value, err := x.db.Eval(ctx, m, s, keys, args...)
-	if err != nil {
-		return nil, err
-	}
-	return redisdb.ListOf(s, value)
+	return x.db.List(ctx, m, s.Cmd(ctx, keys, args...))
 }
 
 // milliseconds reads a score in the form of Redis.

@@ -9,16 +9,11 @@ import (
 
 	"fanfare/store/queue"
 	"fanfare/store/record"
-	"fanfare/store/redisdb"
 )
 
-const (
-	writes = redisdb.Write
-
-	// guardRounds is how often a guard is written again because the record changed while the
-	// guard was written.
-	guardRounds = 4
-)
+// guardRounds is how often a guard is written again because the record changed while the
+// guard was written.
+const guardRounds = 4
 
 // Outbox returns the handlers that relay changes of settings to Redis, by kind of row. They
 // repeat what a writer has already relayed itself.

@@ -12,6 +12,7 @@ import (
 
 	"fanfare/api"
 	"fanfare/store/record"
+	"fanfare/store/redisdb"
 )
 
 // redisPatience limits each call of Redis during a write of SQL, so that the write finishes within
@@ -145,13 +146,11 @@ func (s *Store) together() int {
 
 // send runs scripts of several users in one round trip and returns the first failure.
 func (s *Store) send(ctx context.Context, cmds []redis.Cmder) error {
-	if err := s.db.Pipeline(ctx, writes, cmds...); err != nil {
+	if err := s.db.Pipeline(ctx, redisdb.Write, cmds...); err != nil {
 		return err
 	}
-	for _, c := range cmds {
-		if err := c.Err(); err != nil {
-			return fmt.Errorf("change settings in redis: %w", err)
-		}
+	if err := redisdb.FirstError(cmds); err != nil {
+		return fmt.Errorf("change settings in redis: %w", err)
 	}
 	return nil
 }

@@ -84,13 +84,8 @@ func (s *eventSet) addTo(ctx context.Context, key string, oldest time.Time, ids 
 		cmds = append(cmds, redis.NewStringCmd(ctx, "xadd", key, "minid", "~", least, "*", "e", id))
 	}
 	cmds = append(cmds, redis.NewBoolCmd(ctx, "pexpire", key, s.keep.Milliseconds()))
-	if err := s.db.Share(ctx, redisdb.Write, cmds...); err != nil {
-		return err
-	}
-	for _, cmd := range cmds {
-		if err := cmd.Err(); err != nil {
-			return fmt.Errorf("write %s: %w", key, s.db.Err(err, redisdb.Write))
-		}
+	if err := s.db.Do(ctx, redisdb.Write, cmds...); err != nil {
+		return fmt.Errorf("write %s: %w", key, s.db.Err(err, redisdb.Write))
 	}
 	return nil
 }
@@ -163,10 +158,7 @@ func (s *eventSet) read(ctx context.Context, one *stream) error {
 	start := strconv.FormatInt(max(0, one.newest-readAgain.Milliseconds()), 10)
 	for {
 		cmd := redis.NewXMessageSliceCmd(ctx, "xrange", one.key, start, "+", "count", setPage)
-		if err := s.db.Share(ctx, redisdb.Read, cmd); err != nil {
-			return err
-		}
-		page, err := cmd.Result()
+		page, err := redisdb.Value(ctx, s.db, redisdb.Read, cmd)
 		if err != nil {
 			return fmt.Errorf("read %s: %w", one.key, err)
 		}

@@ -70,10 +70,7 @@ func (q *Queue) DropDead(ctx context.Context, drop func(*Listed) (bool, error)) 
 // Attached reads the attachment of a job that is in the queue, or of a dead letter.
 func (q *Queue) Attached(ctx context.Context, w *Listed) ([]string, error) {
 	cmd := redis.NewStringSliceCmd(ctx, "lrange", q.shards[w.Job.Shard].AttachKey(w.Job.ID), 0, -1)
-	if err := q.db.Share(ctx, redisdb.Read, cmd); err != nil {
-		return nil, err
-	}
-	items, err := cmd.Result()
+	items, err := redisdb.Value(ctx, q.db, redisdb.Read, cmd)
 	if err != nil {
 		return nil, fmt.Errorf("read the attachment of job %s: %w", w.Job.ID, err)
 	}

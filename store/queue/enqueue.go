@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -102,22 +101,18 @@ func (q *Queue) EnqueueOnce(ctx context.Context, once Once, jobs ...Job) (replay
 // requests that would be refused now but were accepted before. The same key with another
 // body is idempotency_key_reused.
 func (q *Queue) Replay(ctx context.Context, n int, once Once) (stored string, found bool, err error) {
-	cmd := redis.NewStringCmd(ctx, "get", q.shards[n].OnceKey(once.Key))
-	if err := q.db.Share(ctx, redisdb.Read, cmd); err != nil {
-		return "", false, err
-	}
-	value, err := cmd.Bytes()
+	value, err := redisdb.Value(ctx, q.db, redisdb.Read, redis.NewStringCmd(ctx, "get", q.shards[n].OnceKey(once.Key)))
 	if errors.Is(err, redis.Nil) {
 		return "", false, nil
 	}
 	if err != nil {
 		return "", false, fmt.Errorf("read idempotency record in %s shard %d: %w", q.o.Name, n, err)
 	}
-	rest, same := bytes.CutPrefix(value, once.Body[:])
+	rest, same := strings.CutPrefix(value, string(once.Body[:]))
 	if !same {
 		return "", false, api.IdempotencyReused()
 	}
-	return string(rest), true, nil
+	return rest, true, nil
 }
 
 // entries checks jobs and gives each an id and a shard.

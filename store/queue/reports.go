@@ -27,10 +27,7 @@ const (
 func (q *Queue) Report(ctx context.Context, shard int, id string) (text string, m CancelMark, err error) {
 	key, field := q.shards[shard].ReportKey(id)
 	cmd := redis.NewSliceCmd(ctx, "hmget", key, field, field+cancelMark)
-	if err := q.db.Share(ctx, redisdb.Read, cmd); err != nil {
-		return "", NotCancelled, err
-	}
-	values, err := cmd.Result()
+	values, err := redisdb.Value(ctx, q.db, redisdb.Read, cmd)
 	if err != nil {
 		return "", NotCancelled, fmt.Errorf("read report in %s shard %d: %w", q.o.Name, shard, err)
 	}

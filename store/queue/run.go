@@ -158,10 +158,7 @@ func (q *Queue) Marks(ctx context.Context, jobs ...*Claimed) ([]map[string]strin
 // Attachment reads one item of a claimed job's attachment.
 func (q *Queue) Attachment(ctx context.Context, c *Claimed, index int) (string, error) {
 	cmd := redis.NewStringCmd(ctx, "lindex", q.shards[c.Shard].AttachKey(c.ID), index)
-	if err := q.db.Share(ctx, redisdb.Read, cmd); err != nil {
-		return "", err
-	}
-	value, err := cmd.Result()
+	value, err := redisdb.Value(ctx, q.db, redisdb.Read, cmd)
 	if err != nil {
 		return "", fmt.Errorf("read attachment %d of job %s: %w", index, c.ID, err)
 	}

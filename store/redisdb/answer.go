@@ -1,13 +1,21 @@
 package redisdb
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+)
 
 // ListOf reads the answer of a script that answers with a list, which is never
 // empty: its first value is a status.
-func ListOf(s *Script, answer any) ([]any, error) {
+func ListOf(cmd redis.Cmder) ([]any, error) {
+	answer, err := cmd.(*redis.Cmd).Result()
+	if err != nil {
+		return nil, fmt.Errorf("run %v: %w", scriptOf(cmd), err)
+	}
 	list, ok := answer.([]any)
 	if !ok || len(list) == 0 {
-		return nil, fmt.Errorf("run %s: answered %v", s.name, answer)
+		return nil, fmt.Errorf("run %v: answered %v", scriptOf(cmd), answer)
 	}
 	return list, nil
 }

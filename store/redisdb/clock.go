@@ -42,11 +42,7 @@ func (db *DB) Now(ctx context.Context, key string) (time.Time, error) {
 	if fresh {
 		return now, nil
 	}
-	cmd := redis.NewTimeCmd(ctx, "time")
-	if err := db.Share(ctx, Read, clockOf{cmd, key}); err != nil {
-		return time.Time{}, err
-	}
-	told, err := cmd.Result()
+	told, err := Value(ctx, db, Read, clockOf{redis.NewTimeCmd(ctx, "time"), key})
 	if err != nil {
 		return time.Time{}, db.Err(err, Read)
 	}

@@ -107,6 +107,46 @@ func (db *DB) pipeline(ctx context.Context, m Mode, cmds []redis.Cmder) error {
 	return db.roundTrip(ctx, cmds).errorOf(m, 0, len(cmds))
 }
 
+// Do is Share, and returns the first error of a command's own as well, also redis.Nil.
+func (db *DB) Do(ctx context.Context, m Mode, cmds ...redis.Cmder) error {
+	if err := db.Share(ctx, m, cmds...); err != nil {
+		return err
+	}
+	return FirstError(cmds)
+}
+
+// FirstError is the first error of a command's own; nil: there is none.
+func FirstError(cmds []redis.Cmder) error {
+	for _, cmd := range cmds {
+		if err := cmd.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Value sends one command as Do does, and returns its value.
+func Value[T any](ctx context.Context, db *DB, m Mode, cmd valued[T]) (value T, err error) {
+	if err := db.Share(ctx, m, cmd); err != nil {
+		return value, err
+	}
+	return cmd.Result()
+}
+
+// valued is a command of go-redis whose value is a T.
+type valued[T any] interface {
+	redis.Cmder
+	Result() (T, error)
+}
+
+// List sends the command of a script that answers with a list as Do does, and returns the list.
+func (db *DB) List(ctx context.Context, m Mode, cmd *redis.Cmd) ([]any, error) {
+	if err := db.Share(ctx, m, cmd); err != nil {
+		return nil, err
+	}
+	return ListOf(cmd)
+}
+
 // Eval runs one script with the next shared round trip. Its error is from Share or from the script.
 func (db *DB) Eval(ctx context.Context, m Mode, s *Script, keys []string, args ...any) (any, error) {
 	cmd := s.Cmd(ctx, keys, args...)

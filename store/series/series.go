@@ -123,13 +123,8 @@ func (s *Store) writeAll(ctx context.Context, all []counted) error {
 		last = s.command(ctx, c, volunteers)
 		cmds[i] = last
 	}
-	if err := s.db.Share(ctx, redisdb.Write, cmds...); err != nil {
+	if err := s.db.Do(ctx, redisdb.Write, cmds...); err != nil {
 		return err
-	}
-	for _, cmd := range cmds {
-		if err := cmd.Err(); err != nil {
-			return err
-		}
 	}
 	if reads, _ := last.Int64(); reads == 1 {
 		s.writeDepths(ctx, all[len(all)-1].minute)

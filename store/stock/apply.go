@@ -76,10 +76,7 @@ func (ps *partitions) spread(ctx context.Context, parts []*partition, first *par
 	for _, p := range parts[1:] {
 		cmds = append(cmds, ps.applyCmd(ctx, p, first.settings, false))
 	}
-	if err := ps.share(ctx, redisdb.Write, cmds...); err != nil {
-		return err
-	}
-	if err := firstError(cmds); err != nil {
+	if err := ps.db.Do(ctx, redisdb.Write, cmds...); err != nil {
 		return err
 	}
 	version := strconv.FormatInt(first.version(), 10)
@@ -106,19 +103,7 @@ func (b *base) raise(ctx context.Context, p *partition, values map[string]string
 	for _, field := range slices.Sorted(maps.Keys(values)) {
 		cmds = append(cmds, b.scripts.raise.Cmd(ctx, []string{p.settings}, field, values[field]))
 	}
-	if err := b.share(ctx, redisdb.Write, cmds...); err != nil {
-		return err
-	}
-	return firstError(cmds)
-}
-
-func firstError(cmds []redis.Cmder) error {
-	for _, cmd := range cmds {
-		if err := cmd.Err(); err != nil {
-			return err
-		}
-	}
-	return nil
+	return b.db.Do(ctx, redisdb.Write, cmds...)
 }
 
 // catchUp repairs a partition that may have refused wrongly: because its settings are behind
@@ -152,7 +137,7 @@ func (ps *partitions) catchUp(ctx context.Context, p *partition, version int64, 
 // isBehind tells whether the first partition has a higher version than this.
 func (ps *partitions) isBehind(ctx context.Context, sale string, version int64) (bool, error) {
 	cmd := redis.NewStringCmd(ctx, "hget", newPartition(sale, 0).settings, "version")
-	if err := ps.share(ctx, redisdb.Read, cmd); err != nil {
+	if err := ps.db.Share(ctx, redisdb.Read, cmd); err != nil {
 		return false, err
 	}
 	now, err := cmd.Int64()

@@ -204,7 +204,7 @@ func (m *mover) passOnce(ctx context.Context, parts []*partition) (found []*part
 	for _, p := range parts {
 		cmds = append(cmds, m.sweepCmd(ctx, p), m.stateCmd(ctx, p))
 	}
-	if err := m.share(ctx, redisdb.Write, cmds...); err != nil {
+	if err := m.db.Share(ctx, redisdb.Write, cmds...); err != nil {
 		return nil, false, err
 	}
 	found = make([]*partitionState, len(parts))

@@ -63,7 +63,7 @@ func handOut(script *redisdb.Script, cmd *redis.Cmd, sent error, calls []*call) 
 	var all []any
 	err := sent
 	if err == nil || errors.Is(err, redisdb.ErrTooFewReplicas) {
-		all, err = reply(script, cmd)
+		all, err = redisdb.ListOf(cmd)
 	}
 	status := redisdb.NumberAt(all, 0)
 	if err == nil && status <= answerDone && len(all) != crowdHead+len(calls) {

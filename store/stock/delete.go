@@ -69,10 +69,7 @@ func (e *editor) BeginDelete(ctx context.Context, sale string, m Match) (Deletio
 func (e *editor) closePartition(ctx context.Context, p *partition, d *Deletion, m Match, used int64) (status int64, err error) {
 	for range changeTries {
 		cmd := e.scripts.close.Cmd(ctx, p.core(p.orders), e.o.RunID, d.Name, flag(p.index == 0), matchText(m), used, sweptAtOnce)
-		if err := e.share(ctx, redisdb.Write, cmd); err != nil {
-			return 0, err
-		}
-		v, err := reply(e.scripts.close, cmd)
+		v, err := e.db.List(ctx, redisdb.Write, cmd)
 		if err != nil {
 			return 0, err
 		}
@@ -141,10 +138,7 @@ func (e *editor) remove(ctx context.Context, sale string, remove bool, from stri
 		}
 		cmds[i] = e.scripts.remove.Cmd(ctx, p.all(), flag(remove), from, channel)
 	}
-	if err := e.share(ctx, redisdb.Write, cmds...); err != nil {
-		return err
-	}
-	return firstError(cmds)
+	return e.db.Do(ctx, redisdb.Write, cmds...)
 }
 
 // Deleted is what ChangesChannel gets in place of a version when a sale was deleted.

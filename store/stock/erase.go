@@ -33,10 +33,7 @@ func (rs *reservations) EraseUser(ctx context.Context, sale, user string, until 
 	p, script := parts[Home(user, len(parts))], rs.scripts.erase
 	for next := ""; ; {
 		cmd := script.Cmd(ctx, p.core(), rs.o.RunID, user, until, next, eraseStep)
-		if err := rs.share(ctx, redisdb.Write, cmd); err != nil {
-			return e, err
-		}
-		answer, err := reply(script, cmd)
+		answer, err := rs.db.List(ctx, redisdb.Write, cmd)
 		if err == nil {
 			err = rs.usable(sale, redisdb.NumberAt(answer, 0))
 		}

@@ -150,14 +150,6 @@ func (b *base) write(ctx context.Context, cmd redis.Cmder) error {
 	return b.send(ctx, redisdb.Write, cmd)
 }
 
-// share sends commands of the process's own with the shared round trips.
-func (b *base) share(ctx context.Context, m redisdb.Mode, cmds ...redis.Cmder) error {
-	if len(cmds) == 0 {
-		return nil
-	}
-	return b.db.Share(ctx, m, cmds...)
-}
-
 // Now is the time in ms since the Unix epoch by the clock that decides about a sale's window.
 func (b *base) Now(ctx context.Context, sale string) (int64, error) {
 	now, err := b.db.Now(ctx, newPartition(sale, 0).settings)

@@ -33,10 +33,7 @@ func (l *loader) Load(ctx context.Context, s record.Sale) error {
 	for i, p := range parts {
 		cmds[i] = l.partitions.applyCmd(ctx, p, s, true)
 	}
-	if err := l.share(ctx, redisdb.Write, cmds...); err != nil {
-		return err
-	}
-	if err := firstError(cmds); err != nil {
+	if err := l.db.Do(ctx, redisdb.Write, cmds...); err != nil {
 		return err
 	}
 	if err := l.raise(ctx, parts[0], map[string]string{"recorded": strconv.FormatInt(recorded, 10)}); err != nil {
@@ -76,7 +73,7 @@ func (l *loader) balanceStock(ctx context.Context, parts []*partition) error {
 			return nil
 		}
 		cmd := l.scripts.balance.Cmd(ctx, parts[0].core(), args...)
-		if err := l.share(ctx, redisdb.Write, cmd); err != nil {
+		if err := l.db.Share(ctx, redisdb.Write, cmd); err != nil {
 			return err
 		}
 		if _, err := single(l.scripts.balance, cmd); err != nil {
@@ -125,10 +122,7 @@ func (l *loader) RestoreOrders(ctx context.Context, sale string, orders []record
 				cmds = append(cmds, l.scripts.restore.Cmd(ctx, p.core(), o.Reservation, o.User, o.CreatedAt, linesText(o.Lines)))
 			}
 		}
-		if err := l.share(ctx, redisdb.Write, cmds...); err != nil {
-			return err
-		}
-		if err := firstError(cmds); err != nil {
+		if err := l.db.Do(ctx, redisdb.Write, cmds...); err != nil {
 			return err
 		}
 	}
@@ -161,7 +155,7 @@ func (l *loader) open(ctx context.Context, parts []*partition, loading string) e
 	for i, p := range parts {
 		cmds[i] = l.scripts.open.Cmd(ctx, []string{p.settings}, l.o.RunID, loading)
 	}
-	if err := l.share(ctx, redisdb.Write, cmds...); err != nil {
+	if err := l.db.Share(ctx, redisdb.Write, cmds...); err != nil {
 		return err
 	}
 	for i, p := range parts {

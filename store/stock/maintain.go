@@ -208,7 +208,7 @@ func (sw *sweeper) retireAll(ctx context.Context, parts []*partition, remove boo
 	for i, p := range parts {
 		cmds[i] = sw.scripts.retire.Cmd(ctx, p.all(), keptAfterEnd.Milliseconds(), keptAfterOpening.Milliseconds(), flag(remove))
 	}
-	if err := sw.share(ctx, redisdb.Write, cmds...); err != nil {
+	if err := sw.db.Share(ctx, redisdb.Write, cmds...); err != nil {
 		return false, err
 	}
 	all := true

@@ -21,7 +21,7 @@ func (b *base) partitionsOf(ctx context.Context, sale string) ([]*partition, err
 		return known.([]*partition), nil
 	}
 	cmd := redis.NewStringCmd(ctx, "hget", newPartition(sale, 0).settings, "partitions")
-	if err := b.share(ctx, redisdb.Read, cmd); err != nil {
+	if err := b.db.Share(ctx, redisdb.Read, cmd); err != nil {
 		return nil, err
 	}
 	n, err := cmd.Int()
@@ -58,10 +58,7 @@ func (b *base) remember(sale string, partitions int) []*partition {
 // writes another text.
 func (b *base) register(ctx context.Context, sale string, partitions int) error {
 	cmd := redis.NewIntCmd(ctx, "hset", saleRegistry, sale, strconv.Itoa(partitions)+" "+newRequest()[:changeLength])
-	if err := b.share(ctx, redisdb.Write, cmd); err != nil {
-		return err
-	}
-	return cmd.Err()
+	return b.db.Do(ctx, redisdb.Write, cmd)
 }
 
 // registerAgain enters sales that this process knows and the registry does not have. On a
@@ -99,20 +96,14 @@ func (e *editor) makeRoom(ctx context.Context, s record.Sale) error {
 				redis.NewIntCmd(ctx, "hdel", parts[i].settings, "version"))
 		}
 	}
-	if err := e.share(ctx, redisdb.Write, cmds...); err != nil {
-		return err
-	}
-	return firstError(cmds)
+	return e.db.Do(ctx, redisdb.Write, cmds...)
 }
 
 // unregister lets sweepers forget a sale.
 func (b *base) unregister(ctx context.Context, sale string) error {
 	b.known.Delete(sale)
 	cmd := redis.NewIntCmd(ctx, "hdel", saleRegistry, sale)
-	if err := b.share(ctx, redisdb.Write, cmd); err != nil {
-		return err
-	}
-	return cmd.Err()
+	return b.db.Do(ctx, redisdb.Write, cmd)
 }
 
 const (
@@ -148,7 +139,7 @@ func (b *base) registered(ctx context.Context) (map[string]registration, error) 
 	})
 	for cursor := uint64(0); ; {
 		cmd := redis.NewScanCmd(ctx, nil, "hscan", saleRegistry, cursor, "count", registryPage)
-		if err := b.share(ctx, redisdb.Read, cmd); err != nil {
+		if err := b.db.Share(ctx, redisdb.Read, cmd); err != nil {
 			return sales, err
 		}
 		page, next, err := cmd.Result()

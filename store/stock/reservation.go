@@ -130,10 +130,7 @@ func (rs *reservations) Reservations(ctx context.Context, sale, user, cursor str
 		return nil, "", errCursor()
 	}
 	cmd := script.Cmd(ctx, []string{p.settings, p.reservations}, rs.o.RunID, user, cursor, limit+1)
-	if err := rs.share(ctx, redisdb.Read, cmd); err != nil {
-		return nil, "", err
-	}
-	answer, err := reply(script, cmd)
+	answer, err := rs.db.List(ctx, redisdb.Read, cmd)
 	if err != nil {
 		return nil, "", err
 	}
@@ -192,10 +189,7 @@ func (rs *reservations) read(ctx context.Context, p *partition, ids ...string) (
 		args = append(args, id)
 	}
 	cmd := rs.scripts.get.Cmd(ctx, []string{p.settings, p.reservations}, args...)
-	if err := rs.share(ctx, redisdb.Read, cmd); err != nil {
-		return nil, 0, err
-	}
-	answer, err := reply(rs.scripts.get, cmd)
+	answer, err := rs.db.List(ctx, redisdb.Read, cmd)
 	if err != nil {
 		return nil, 0, err
 	}

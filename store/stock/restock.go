@@ -87,7 +87,7 @@ func (e *editor) tryRestock(ctx context.Context, first *partition, a AddStock, o
 
 // readRestock reads the answer in the order of the script's RETURNS.
 func (e *editor) readRestock(cmd *redis.Cmd) (changeAnswer, error) {
-	v, err := reply(e.scripts.restock, cmd)
+	v, err := redisdb.ListOf(cmd)
 	switch status := redisdb.NumberAt(v, 0); {
 	case err == nil && (status == answerDone || status == answerReplayed):
 		return changeAnswer{

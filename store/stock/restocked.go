@@ -21,10 +21,7 @@ const restockFields = 5
 // record. They are to be recorded in one transaction with the settings of that version.
 func (x *outbox) UnrecordedRestocks(ctx context.Context, sale string, version int64) ([]record.Restock, error) {
 	cmd := redis.NewMapStringStringCmd(ctx, "hgetall", newPartition(sale, 0).restocks)
-	if err := x.share(ctx, redisdb.Read, cmd); err != nil {
-		return nil, err
-	}
-	owed, err := cmd.Result()
+	owed, err := redisdb.Value(ctx, x.db, redisdb.Read, cmd)
 	found := make([]record.Restock, 0, len(owed))
 	for name, text := range owed {
 		expires, answer, _ := strings.Cut(text, " ")
@@ -54,10 +51,7 @@ func (x *outbox) SettingsRecorded(ctx context.Context, sale string, version int6
 		}
 		cmds = append(cmds, redis.NewIntCmd(ctx, args...))
 	}
-	if err := x.share(ctx, redisdb.Write, cmds...); err != nil {
-		return err
-	}
-	return firstError(cmds)
+	return x.db.Do(ctx, redisdb.Write, cmds...)
 }
 
 // disowned is the run of a sale that was disowned.
@@ -74,10 +68,7 @@ func (x *outbox) Disown(ctx context.Context, s record.Sale, restocks []record.Re
 		keys = append(keys, first.once(r.Name))
 	}
 	cmd := x.scripts.disown.Cmd(ctx, keys, x.o.RunID, s.Loading, s.Version)
-	if err := x.share(ctx, redisdb.Write, cmd); err != nil {
-		return err
-	}
-	return cmd.Err()
+	return x.db.Do(ctx, redisdb.Write, cmd)
 }
 
 // RestoreRestocks writes the idempotency records of changes of stock on record, where Redis
@@ -88,7 +79,7 @@ func (l *loader) RestoreRestocks(ctx context.Context, sale string, restocks []re
 	for i, r := range restocks {
 		cmds[i] = redis.NewStatusCmd(ctx, "set", first.once(r.Name), r.Answer, "pxat", r.ExpiresAt, "nx")
 	}
-	if err := l.share(ctx, redisdb.Write, cmds...); err != nil && !errors.Is(err, redis.Nil) {
+	if err := l.db.Share(ctx, redisdb.Write, cmds...); err != nil && !errors.Is(err, redis.Nil) {
 		return err
 	}
 	for _, cmd := range cmds {

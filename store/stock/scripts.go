@@ -47,15 +47,6 @@ const (
 	answerAgain    = 13
 )
 
-// reply reads the answer of a script that answers with a list.
-func reply(s *redisdb.Script, cmd *redis.Cmd) ([]any, error) {
-	value, err := cmd.Result()
-	if err != nil {
-		return nil, fmt.Errorf("run %s: %w", s.Name(), err)
-	}
-	return redisdb.ListOf(s, value)
-}
-
 // single reads the answer of a script that answers with one number.
 func single(s *redisdb.Script, cmd *redis.Cmd) (int64, error) {
 	n, err := cmd.Int64()

@@ -98,7 +98,7 @@ func readNeeds(v []any) changeAnswer {
 
 // readPut reads the answer in the order of the script's RETURNS.
 func (e *editor) readPut(cmd *redis.Cmd) (changeAnswer, error) {
-	v, err := reply(e.scripts.put, cmd)
+	v, err := redisdb.ListOf(cmd)
 	switch status := redisdb.NumberAt(v, 0); {
 	case err == nil && status == answerDone:
 		return changeAnswer{status: status, made: redisdb.NumberAt(v, 1), state: redisdb.ListAt(v, 2)}, nil

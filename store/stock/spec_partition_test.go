@@ -233,7 +233,7 @@ func TestS12_ADebitComesTwice(t *testing.T) {
 			t.Helper()
 			cmd := w.scripts.debit.Cmd(t.Context(), from.core(from.out), "", 0, found[0].moves, id, 1, "s", 2)
 			storetest.Must(t, w.db.Share(t.Context(), redisdb.Write, cmd))
-			answer, err := reply(w.scripts.debit, cmd)
+			answer, err := redisdb.ListOf(cmd)
 			storetest.Must(t, err)
 			return answer
 		}

@@ -91,7 +91,7 @@ func (b *base) readStates(ctx context.Context, parts ...*partition) ([]*partitio
 	for i, p := range parts {
 		cmds[i] = b.stateCmd(ctx, p)
 	}
-	if err := b.share(ctx, redisdb.Read, cmds...); err != nil {
+	if err := b.db.Share(ctx, redisdb.Read, cmds...); err != nil {
 		return nil, err
 	}
 	found := make([]*partitionState, len(parts))
@@ -106,7 +106,7 @@ func (b *base) readStates(ctx context.Context, parts ...*partition) ([]*partitio
 }
 
 func (b *base) readState(p *partition, cmd *redis.Cmd) (*partitionState, error) {
-	answer, err := reply(b.scripts.read, cmd)
+	answer, err := redisdb.ListOf(cmd)
 	if err != nil {
 		return nil, err
 	}

@@ -94,7 +94,7 @@ type sweepAnswer struct {
 
 // readSweep reads the answer in the order of the script's RETURNS.
 func (b *base) readSweep(cmd redis.Cmder) (sweepAnswer, error) {
-	v, err := reply(b.scripts.sweep, cmd.(*redis.Cmd))
+	v, err := redisdb.ListOf(cmd)
 	if err != nil || redisdb.NumberAt(v, 0) != answerDone {
 		return sweepAnswer{status: redisdb.NumberAt(v, 0)}, err
 	}

@@ -66,12 +66,12 @@ func (m *mover) move(ctx context.Context, parts []*partition, debits []debit, cl
 		}
 		cmds[i] = m.scripts.debit.Cmd(ctx, d.from.core(d.from.out), args...)
 	}
-	if err := m.share(ctx, redisdb.Write, cmds...); err != nil {
+	if err := m.db.Share(ctx, redisdb.Write, cmds...); err != nil {
 		return false, err
 	}
 	var under []transfer
 	for i, d := range debits {
-		answer, err := reply(m.scripts.debit, cmds[i].(*redis.Cmd))
+		answer, err := redisdb.ListOf(cmds[i])
 		if err != nil {
 			return false, err
 		}
@@ -96,7 +96,7 @@ func (m *mover) finishTransfers(ctx context.Context, parts []*partition, under [
 		to := parts[t.to]
 		credits[i] = m.scripts.credit.Cmd(ctx, to.core(to.seen), t.id, t.loading, t.lines)
 	}
-	if err := m.share(ctx, redisdb.Write, credits...); err != nil {
+	if err := m.db.Share(ctx, redisdb.Write, credits...); err != nil {
 		return err
 	}
 	for i, t := range under {
@@ -108,10 +108,7 @@ func (m *mover) finishTransfers(ctx context.Context, parts []*partition, under [
 			drops = append(drops, redis.NewIntCmd(ctx, "hdel", t.from.out, t.id))
 		}
 	}
-	if err := m.share(ctx, redisdb.Write, drops...); err != nil {
-		return err
-	}
-	return firstError(drops)
+	return m.db.Do(ctx, redisdb.Write, drops...)
 }
 
 // underway lists the transfers that are on their way.

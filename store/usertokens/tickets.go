@@ -44,10 +44,7 @@ func (s *Store) GiveTicket(ctx context.Context, u *api.User) (*api.Ticket, error
 		return nil, errNotValid()
 	}
 	cmd := redis.NewStatusCmd(ctx, "set", ticketKey(ticket), value, "px", lasts.Milliseconds())
-	if err := s.db.Share(ctx, redisdb.Write, cmd); err != nil {
-		return nil, fmt.Errorf("keep a ticket: %w", err)
-	}
-	if err := cmd.Err(); err != nil {
+	if err := s.db.Do(ctx, redisdb.Write, cmd); err != nil {
 		return nil, fmt.Errorf("keep a ticket: %w", err)
 	}
 	return &api.Ticket{Ticket: ticket, ExpiresAt: api.At(s.now().Add(lasts))}, nil

@@ -57,10 +57,7 @@ func (s *Shard) eachInStreams(ctx context.Context, f func(*Listed) error) error 
 func (s *Shard) eachEntry(ctx context.Context, where, stream string, f func(*Listed) error) error {
 	for from := "-"; ; {
 		cmd := redis.NewXMessageSliceCmd(ctx, "xrange", stream, from, "+", "count", editPage)
-		if err := s.db.Share(ctx, redisdb.Read, cmd); err != nil {
-			return err
-		}
-		page, err := cmd.Result()
+		page, err := redisdb.Value(ctx, s.db, redisdb.Read, cmd)
 		if err != nil && !errors.Is(err, redis.Nil) {
 			return err
 		}
@@ -80,10 +77,7 @@ func (s *Shard) eachEntry(ctx context.Context, where, stream string, f func(*Lis
 func (s *Shard) eachBeside(ctx context.Context, f func(*Listed) error) error {
 	later, parked, heads := redis.NewStringSliceCmd(ctx, "zrange", s.prefix+"later", 0, -1), redis.NewStringSliceCmd(ctx, "hkeys", s.ParkedCountsKey()),
 		redis.NewStringSliceCmd(ctx, "hkeys", s.prefix+"heads")
-	if err := s.db.Share(ctx, redisdb.Read, later, parked, heads); err != nil {
-		return err
-	}
-	if err := errors.Join(later.Err(), parked.Err(), heads.Err()); err != nil {
+	if err := s.db.Do(ctx, redisdb.Read, later, parked, heads); err != nil {
 		return err
 	}
 	for _, slot := range later.Val() {
@@ -108,10 +102,7 @@ func (s *Shard) eachBeside(ctx context.Context, f func(*Listed) error) error {
 func (s *Shard) eachOfList(ctx context.Context, where, command, key string, f func(*Listed) error) error {
 	for from := 0; ; from += editPage {
 		cmd := redis.NewStringSliceCmd(ctx, command, key, from, from+editPage-1)
-		if err := s.db.Share(ctx, redisdb.Read, cmd); err != nil {
-			return err
-		}
-		page, err := cmd.Result()
+		page, err := redisdb.Value(ctx, s.db, redisdb.Read, cmd)
 		if err != nil {
 			return err
 		}
@@ -164,11 +155,7 @@ func (s *Shard) RenameAttached(ctx context.Context, id, word, other string) (int
 
 // RenameMarks replaces the last word of a job's marks, and returns how many marks had it.
 func (s *Shard) RenameMarks(ctx context.Context, id, word, other string) (int64, error) {
-	cmd := redis.NewMapStringStringCmd(ctx, "hgetall", s.MarksKey(id))
-	if err := s.db.Share(ctx, redisdb.Read, cmd); err != nil {
-		return 0, err
-	}
-	marks, err := cmd.Result()
+	marks, err := redisdb.Value(ctx, s.db, redisdb.Read, redis.NewMapStringStringCmd(ctx, "hgetall", s.MarksKey(id)))
 	if err != nil {
 		return 0, fmt.Errorf("read marks of %s shard %d: %w", s.Name, s.n, err)
 	}
@@ -197,10 +184,7 @@ func (s *Shard) rename(ctx context.Context, script *redisdb.Script, args ...any)
 func (s *Shard) Dead(ctx context.Context, f func(*Listed) error) error {
 	for from := "-"; ; {
 		cmd := redis.NewXMessageSliceCmd(ctx, "xrange", s.DeadKey(), from, "+", "count", editPage)
-		if err := s.db.Share(ctx, redisdb.Read, cmd); err != nil {
-			return err
-		}
-		page, err := cmd.Result()
+		page, err := redisdb.Value(ctx, s.db, redisdb.Read, cmd)
 		if err != nil && !errors.Is(err, redis.Nil) {
 			return fmt.Errorf("read dead letters of %s shard %d: %w", s.Name, s.n, err)
 		}
