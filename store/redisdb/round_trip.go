@@ -96,14 +96,8 @@ func (t *roundTrip) prepare(ctx context.Context, again []int, try int) bool {
 
 // pause waits and, in a cluster, reads the map of slots again.
 func (db *DB) pause(ctx context.Context, wait time.Duration) bool {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-	}
-	if db.kind == kindCluster {
+	Sleep(ctx, wait)
+	if ctx.Err() == nil && db.kind == kindCluster {
 		// A dead node does not answer: the next try shows whether the map is right.
 		_ = eachMaster(ctx, db.client, func(context.Context, *redis.Client) error { return nil })
 	}

@@ -75,7 +75,7 @@ func (s *silences) add(ctx context.Context, node *redis.Client, timeout time.Dur
 	ctx, s.nodes[node] = context.WithCancel(ctx)
 	s.probes.Go(func() {
 		for ctx.Err() == nil && !answers(ctx, node, timeout) {
-			sleep(ctx, probeAgain)
+			Sleep(ctx, probeAgain)
 		}
 		s.remove(node)
 	})
@@ -112,7 +112,8 @@ func (s *silences) close() {
 	s.probes.Wait()
 }
 
-func sleep(ctx context.Context, d time.Duration) {
+// Sleep waits, at most until ctx ends, such as between two tries to reach Redis.
+func Sleep(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

@@ -434,7 +434,7 @@ func race(t *testing.T, sale string, r *api.SaleRequest, processes []*process) {
 					t.Errorf("delete: %v", err)
 					return
 				}
-				pause(t.Context(), time.Millisecond)
+				redisdb.Sleep(t.Context(), time.Millisecond)
 			}
 		})
 		all.Go(func() {

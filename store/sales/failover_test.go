@@ -158,7 +158,7 @@ func (p *process) refusedFirst(sale, user string) {
 			p.t.Errorf("after the fail-over: %v", err)
 			return
 		}
-		pause(p.t.Context(), 50*time.Millisecond)
+		redisdb.Sleep(p.t.Context(), 50*time.Millisecond)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"fanfare/api"
 	"fanfare/store/lock"
 	"fanfare/store/record"
+	"fanfare/store/redisdb"
 	"fanfare/store/stock"
 )
 
@@ -65,7 +66,7 @@ func (s *Store) alone(ctx context.Context, sale string, f func(context.Context) 
 		return err
 	}
 	if answer.Status != lock.Acquired {
-		pause(ctx, restorePoll)
+		redisdb.Sleep(ctx, restorePoll)
 		return stock.ErrLoading
 	}
 	held, stop := answer.Lease.Keep(ctx)
@@ -188,16 +189,6 @@ func (s *Store) loadRestocks(ctx context.Context, settings *record.Sale) error {
 			return nil
 		}
 		after = page[len(page)-1].Name
-	}
-}
-
-// pause waits, at most until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"fanfare/api"
+	"fanfare/store/redisdb"
 )
 
 // streamEvery is how often a watched sale is read, so that a watcher gets at most 10 changes a
@@ -105,7 +106,7 @@ func (h *hub) end(sale string, k *watched) {
 // Redis is away, watchers get nothing.
 func (s *Store) poll(ctx context.Context, sale string, k *watched) {
 	for ctx.Err() == nil {
-		pause(ctx, streamEvery)
+		redisdb.Sleep(ctx, streamEvery)
 		reading, cancel := context.WithTimeout(ctx, readTimeout)
 		present, err := s.Sale(reading, sale)
 		cancel()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"fanfare/api"
+	"fanfare/store/redisdb"
 	"fanfare/store/storetest"
 )
 
@@ -36,7 +37,7 @@ func TestWatch(t *testing.T) {
 			if _, err := seller.buy(s.sale, fmt.Sprint("u", i), 1); err != nil {
 				t.Error(err)
 			}
-			pause(t.Context(), 10*time.Millisecond)
+			redisdb.Sleep(t.Context(), 10*time.Millisecond)
 		}
 	}()
 	events, began := 0, time.Now()

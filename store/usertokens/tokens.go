@@ -306,11 +306,6 @@ func (s *Store) awaitSecondAfter(ctx context.Context, second int64) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for ctx.Err() == nil && s.now().Unix() <= second {
-		timer := time.NewTimer(50 * time.Millisecond)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-		}
+		redisdb.Sleep(ctx, 50*time.Millisecond)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"fanfare/store/redisdb"
 )
 
 const (
@@ -62,7 +64,7 @@ func (s *subscriptions) serve(ctx context.Context, f *feed) {
 	}
 	s.hub.log.Debug("a connection of pub/sub is lost", "error", err)
 	s.reload(ctx)
-	pause(ctx)
+	redisdb.Sleep(ctx, againAfter)
 	f.broken.Store(true)
 	s.hub.wakeRun()
 }
@@ -98,7 +100,7 @@ func (s *subscriptions) receive(ctx context.Context, f *feed) error {
 		case f.node != nil:
 			return err
 		default: // the client makes another one, and subscribes again
-			pause(ctx)
+			redisdb.Sleep(ctx, againAfter)
 		}
 	}
 }
@@ -140,13 +142,6 @@ func (s *subscriptions) askAgain(ctx context.Context, f *feed) {
 func (s *subscriptions) reload(ctx context.Context) {
 	if cluster, ok := s.client.(*redis.ClusterClient); ok {
 		cluster.ReloadState(ctx)
-	}
-}
-
-func pause(ctx context.Context) {
-	select {
-	case <-time.After(againAfter):
-	case <-ctx.Done():
 	}
 }
 

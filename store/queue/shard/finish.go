@@ -347,7 +347,7 @@ func (w *Worker) failCall(c *call, err error, over bool) {
 	w.dropGone()
 	w.failed("write results", err, "jobs", len(c.results))
 	if !w.process.closed.Load() {
-		sleep(c.ctx, pauseAfterError)
+		redisdb.Sleep(c.ctx, pauseAfterError)
 	}
 }
 

@@ -94,9 +94,9 @@ func (m *maintainer) lingerAfterAbsence(ctx context.Context) {
 		if m.w.db.Pipeline(ctx, redisdb.Read, redis.NewIntCmd(ctx, "exists", m.w.Keys()[0])) == nil {
 			break
 		}
-		sleep(ctx, pauseAfterError)
+		redisdb.Sleep(ctx, pauseAfterError)
 	}
-	sleep(ctx, min(m.w.Lease/lingerParts, lingerMost))
+	redisdb.Sleep(ctx, min(m.w.Lease/lingerParts, lingerMost))
 	m.w.awaitFlush(ctx) // results of this process may still wait
 }
 
@@ -171,7 +171,7 @@ func (m *maintainer) runAlone(ctx context.Context) {
 	began := time.Now()
 	ran := m.oneAlone(ctx)
 	if ran {
-		sleep(ctx, time.Since(began))
+		redisdb.Sleep(ctx, time.Since(began))
 	}
 	<-p.isolating
 	if ran {

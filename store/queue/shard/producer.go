@@ -350,6 +350,6 @@ func (l *Producer) failCall(c *call, err error, over bool) {
 		}
 	}
 	if len(c.requests) == 0 {
-		sleep(c.ctx, pauseAfterError)
+		redisdb.Sleep(c.ctx, pauseAfterError)
 	}
 }

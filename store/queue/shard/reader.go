@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"fanfare/store/redisdb"
 )
 
 const (
@@ -66,16 +68,7 @@ func (w *Worker) pauseAfter(ctx context.Context, err error) {
 		}
 	}
 	w.failed("read shard", err)
-	sleep(ctx, pauseAfterError)
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
+	redisdb.Sleep(ctx, pauseAfterError)
 }
 
 // reader waits for entries on a connection of its own. It knows the id of the connection,

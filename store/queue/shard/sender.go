@@ -195,7 +195,7 @@ func (l *sender) deliver(c *call) {
 		if over {
 			return
 		}
-		sleep(c.ctx, pauseAfterError)
+		redisdb.Sleep(c.ctx, pauseAfterError)
 	}
 }
 

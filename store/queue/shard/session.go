@@ -149,7 +149,7 @@ func (l *session) compare() {
 			return
 		}
 		w.failed("compare jobs", err)
-		sleep(w.process.writes, pauseAfterError)
+		redisdb.Sleep(w.process.writes, pauseAfterError)
 	}
 }
 

@@ -158,7 +158,7 @@ func (s *Shard) CheckSoon(ctx context.Context) {
 	go func() {
 		defer s.checking.Store(false)
 		for range checks {
-			sleep(ctx, checkAfter)
+			redisdb.Sleep(ctx, checkAfter)
 			cmd := s.Scripts.check.Cmd(ctx, s.Keys(), MS(unclaimedFor), MS(s.Retention), MS(s.GroupRetention), MS(s.ReportRetention))
 			if err := s.db.Share(ctx, redisdb.Write, cmd); err != nil {
 				return
