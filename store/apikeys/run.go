@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"time"
 
 	"fanfare/store/record"
@@ -56,25 +55,18 @@ func (s *Store) publish(version int64, stored []record.StoredKey, began time.Tim
 // Run reads changes of the keys and writes when they were last used, until ctx ends. While SQL
 // is away the last known keys stay.
 func (s *Store) Run(ctx context.Context) error {
-	noted, outage := time.Now(), record.Outage{Logger: s.o.Logger, What: "API keys"}
-	for {
-		err := s.Load(ctx)
+	noted := time.Now()
+	record.Follow(ctx, s.o.Logger, "API keys", s.o.PollEvery, func(ctx context.Context) error {
 		if time.Since(noted) >= s.o.NoteEvery {
 			noted = time.Now()
 			s.writeNotes(ctx)
 		}
-		if ctx.Err() == nil {
-			outage.Note(err)
-		}
-		select {
-		case <-ctx.Done():
-			end, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTimeout)
-			defer cancel()
-			s.writeNotes(end)
-			return nil
-		case <-time.After(s.o.PollEvery/2 + rand.N(s.o.PollEvery/2)):
-		}
-	}
+		return s.Load(ctx)
+	})
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTimeout)
+	defer cancel()
+	s.writeNotes(end)
+	return nil
 }
 
 // writeNotes writes the noted uses to the record. Uses that could not be written are kept for

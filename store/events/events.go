@@ -25,7 +25,8 @@ type Options struct {
 	Logger *slog.Logger
 	// MaxAge is how long a notification may wait; default 24 h. It should be the same as the queue's.
 	MaxAge time.Duration
-	// Poll is how often the version of the event types is read; default 500 ms.
+	// Poll is how long after a reading of the event types' version the next one comes at the latest;
+	// default 500 ms.
 	Poll time.Duration
 	// SendsTo tells whether this process has an app of a platform: then events are checked against the
 	// platform's rules as well (W6). APNs' are always checked. Default: it has none.
@@ -69,16 +70,6 @@ func New(o Options) *Store {
 // Run keeps the event types of this process fresh until ctx ends. While the record is away, the
 // last known types stay.
 func (s *Store) Run(ctx context.Context) error {
-	tick := time.NewTicker(s.o.Poll)
-	defer tick.Stop()
-	for {
-		if err := s.types.refresh(ctx); err != nil && ctx.Err() == nil {
-			s.o.Logger.Debug("event types are not fresh", "error", err)
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-	}
+	record.Follow(ctx, s.o.Logger, "event types", s.o.Poll, s.types.load)
+	return nil
 }

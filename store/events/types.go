@@ -16,7 +16,7 @@ import (
 type types struct {
 	rec  *record.DB
 	log  *slog.Logger
-	mu   sync.Mutex // one refresh at a time
+	mu   sync.Mutex // one load at a time
 	snap atomic.Pointer[snapshot]
 }
 
@@ -25,25 +25,13 @@ type snapshot struct {
 	templates map[string]*render.TemplateSet
 }
 
-// refresh reads the types again when their version has changed.
-func (t *types) refresh(ctx context.Context) error {
-	version, err := t.rec.Version(ctx, record.VersionEventTypes)
-	if err != nil {
-		return err
-	}
-	if s := t.snap.Load(); s != nil && s.version == version {
-		return nil
-	}
-	return t.reload(ctx)
-}
-
-// reload reads version and types. The version is read first, so that the next refresh finds a
-// change made in between.
-func (t *types) reload(ctx context.Context) error {
+// load reads the types if their version has changed. The version is read first, so that the next
+// load finds a change made in between.
+func (t *types) load(ctx context.Context) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	version, err := t.rec.Version(ctx, record.VersionEventTypes)
-	if err != nil {
+	if s := t.snap.Load(); err != nil || s != nil && s.version == version {
 		return err
 	}
 	all, err := t.rec.EventTypes(ctx)
@@ -68,7 +56,7 @@ func (t *types) reload(ctx context.Context) error {
 // type.
 func (t *types) templates(ctx context.Context, e *api.EventRequest) (*render.TemplateSet, error) {
 	if t.snap.Load() == nil {
-		if err := t.reload(ctx); err != nil {
+		if err := t.load(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -103,7 +91,7 @@ func (s *Store) PutEventType(ctx context.Context, name string, r *api.EventTypeR
 	if err != nil {
 		return nil, false, err
 	}
-	s.reloadTypes(ctx)
+	s.loadTypes(ctx)
 	return t, created, nil
 }
 
@@ -122,14 +110,14 @@ func (s *Store) DeleteEventType(ctx context.Context, name string, m api.Match) e
 	if err := s.o.Record.DeleteEventType(ctx, name, m); err != nil {
 		return err
 	}
-	s.reloadTypes(ctx)
+	s.loadTypes(ctx)
 	return nil
 }
 
-// reloadTypes makes a change effective in this process at once; if that fails, the next refresh
+// loadTypes makes a change effective in this process at once; if that fails, the next load
 // of Run does.
-func (s *Store) reloadTypes(ctx context.Context) {
-	if err := s.types.reload(ctx); err != nil {
+func (s *Store) loadTypes(ctx context.Context) {
+	if err := s.types.load(ctx); err != nil {
 		s.o.Logger.Debug("event types are not fresh", "error", err)
 	}
 }
@@ -138,7 +126,7 @@ func (s *Store) reloadTypes(ctx context.Context) {
 // old. Before the types could be read for the first time, it returns true.
 func (s *Store) Knows(ctx context.Context, name string) bool {
 	if s.types.snap.Load() == nil {
-		if err := s.types.reload(ctx); err != nil {
+		if err := s.types.load(ctx); err != nil {
 			return true
 		}
 	}

@@ -7,10 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"slices"
-	"time"
 
 	"github.com/go-sql-driver/mysql"
 	"modernc.org/sqlite"
@@ -101,26 +99,4 @@ func duplicate(err error) bool {
 	}
 	var lite *sqlite.Error
 	return errors.As(err, &lite) && (lite.Code() == 1555 || lite.Code() == 2067)
-}
-
-// Outage logs one line when a store can no longer read what it keeps fresh, and one line when it
-// can again.
-type Outage struct {
-	// Logger receives these lines; What names the data that stays as it was meanwhile.
-	Logger *slog.Logger
-	What   string
-
-	since time.Time // zero: there is none
-}
-
-// Note notes how an attempt to read has ended.
-func (o *Outage) Note(err error) {
-	switch {
-	case err != nil && o.since.IsZero():
-		o.since = time.Now()
-		o.Logger.Warn("the database is away", "keeps", o.What, "error", err)
-	case err == nil && !o.since.IsZero():
-		o.Logger.Info("the database is back", "keeps", o.What, "away", time.Since(o.since).Round(time.Millisecond))
-		o.since = time.Time{}
-	}
 }

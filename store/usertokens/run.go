@@ -3,7 +3,6 @@ package usertokens
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -96,22 +95,15 @@ func (s *Store) addFirstKey(ctx context.Context) ([]record.TokenKey, error) {
 
 // Run reads changes until ctx ends. While SQL is away, the known keys and revocations stay.
 func (s *Store) Run(ctx context.Context) error {
-	forgot, outage := time.Now(), record.Outage{Logger: s.o.Logger, What: "user tokens"}
-	for {
-		err := s.Load(ctx)
-		if ctx.Err() == nil {
-			outage.Note(err)
-		}
+	forgot := time.Now()
+	record.Follow(ctx, s.o.Logger, "user tokens", s.o.PollEvery, func(ctx context.Context) error {
 		if time.Since(forgot) >= forgetEvery {
 			forgot = time.Now()
 			s.forget(forgot.Add(-record.RevocationTTL))
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(s.o.PollEvery/2 + rand.N(s.o.PollEvery/2)):
-		}
-	}
+		return s.Load(ctx)
+	})
+	return nil
 }
 
 // forget drops revocations that concern only tokens issued before a time.
