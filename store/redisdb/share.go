@@ -48,6 +48,7 @@ type callQueue struct {
 	mu      sync.Mutex
 	waiting []*call
 	running bool
+	closed  bool
 }
 
 // callQueues are all queues of a DB, by the address of the master.
@@ -188,7 +189,7 @@ func (db *DB) newQueue(addr string) *callQueue {
 	if db.queues.byAddr == nil {
 		db.queues.byAddr = map[string]*callQueue{}
 	}
-	q := &callQueue{db: db}
+	q := &callQueue{db: db, closed: db.queues.closed}
 	db.queues.byAddr[addr] = q
 	return q
 }
@@ -204,7 +205,7 @@ func (q *callQueue) add(c *call) (leads bool, err error) {
 		e.RetryAfter = time.Second
 		return false, e
 	}
-	if q.db.queues.isClosed() || !q.running && !q.db.queues.start() {
+	if q.closed {
 		return false, asError(unsent, Read, redis.ErrClosed)
 	}
 	q.waiting = append(q.waiting, c)
@@ -212,6 +213,7 @@ func (q *callQueue) add(c *call) (leads bool, err error) {
 		return false, nil
 	}
 	q.running = true
+	q.db.queues.running.Add(1)
 	if c.ctx.Done() == nil {
 		return true, nil
 	}
@@ -236,20 +238,15 @@ func (q *callQueue) lead() {
 	q.db.queues.running.Done()
 }
 
-// start counts a running queue. It returns false if the DB is closed.
-func (all *callQueues) start() bool {
-	all.mu.RLock()
-	defer all.mu.RUnlock()
-	if !all.closed {
-		all.running.Add(1)
-	}
-	return !all.closed
-}
-
 // close waits until the queues have ended: they refuse the waiting calls.
 func (all *callQueues) close() {
 	all.mu.Lock()
 	all.closed = true
+	for _, q := range all.byAddr {
+		q.mu.Lock()
+		q.closed = true
+		q.mu.Unlock()
+	}
 	all.mu.Unlock()
 	all.running.Wait()
 }
@@ -302,7 +299,7 @@ func (q *callQueue) nextBatch() []*call {
 		taken++
 		switch {
 		case c.abandoned:
-		case c.since.Before(oldest) || q.db.queues.isClosed():
+		case c.since.Before(oldest) || q.closed:
 			c.err = asError(unsent, c.mode, redis.ErrPoolTimeout)
 			close(c.done)
 		default:
@@ -311,25 +308,9 @@ func (q *callQueue) nextBatch() []*call {
 			batch = append(batch, c)
 		}
 	}
-	q.removeFirst(taken)
+	q.waiting = append([]*call(nil), q.waiting[taken:]...) // a copy: it frees the memory of a long queue
 	q.running = len(batch) > 0
 	return batch
-}
-
-// removeFirst removes the first calls and frees the memory of a long queue.
-func (q *callQueue) removeFirst(taken int) {
-	rest := q.waiting[taken:]
-	if len(rest) == 0 {
-		q.waiting = nil
-		return
-	}
-	q.waiting = append([]*call(nil), rest...)
-}
-
-func (all *callQueues) isClosed() bool {
-	all.mu.RLock()
-	defer all.mu.RUnlock()
-	return all.closed
 }
 
 // sendBatch makes one round trip for a batch of calls and hands out the answers.
