@@ -93,11 +93,8 @@ func (db *DB) RevokeKey(ctx context.Context, id string) error {
 		if err := db.raise(ctx, tx, VersionKeys); err != nil {
 			return err
 		}
-		res, err := tx.ExecContext(ctx, "UPDATE api_keys SET revoked_at = COALESCE(revoked_at, "+db.d.now+") WHERE id = ?", id)
-		if err != nil {
-			return err
-		}
-		n, err := res.RowsAffected()
+		query := "UPDATE api_keys SET revoked_at = COALESCE(revoked_at, " + db.d.now + ") WHERE id = ?"
+		n, err := affected(tx.ExecContext(ctx, query, id))
 		if err == nil && n == 0 { // the id is not told: it may be a whole key that was mistaken for one
 			err = api.Errorf(api.CodeNotFound, "there is no such key")
 		}

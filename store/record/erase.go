@@ -123,11 +123,7 @@ func (db *DB) EraseSettings(ctx context.Context, o *Operation) (c Change, tokens
 
 // deleteCounted deletes rows and adds their number to counts, if there are any.
 func deleteCounted(ctx context.Context, tx *sqlx.Tx, counts map[string]int64, kind, query string, args ...any) error {
-	result, err := execIn(ctx, tx, query, args...)
-	if err != nil {
-		return err
-	}
-	n, err := result.RowsAffected()
+	n, err := affected(execIn(ctx, tx, query, args...))
 	if n > 0 {
 		counts[kind] += n
 	}

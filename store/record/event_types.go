@@ -161,15 +161,3 @@ func (r eventTypeRow) decode() (*api.EventType, error) {
 	}
 	return t, nil
 }
-
-// changed returns the error, or errUnchanged if no row was changed.
-func changed(res sql.Result, err error) error {
-	if err != nil {
-		return err
-	}
-	n, err := res.RowsAffected()
-	if err == nil && n == 0 {
-		return errUnchanged
-	}
-	return err
-}

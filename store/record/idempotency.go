@@ -70,12 +70,8 @@ func (db *DB) takeKey(ctx context.Context, tx *sqlx.Tx, i api.Idempotency) (bool
 		return false, err
 	}
 	verb, end := db.d.insertNew("id")
-	done, err := tx.ExecContext(ctx, verb+" INTO idempotency (id, body_hash, answer, created_at) VALUES (?, ?, '', "+db.d.now+")"+end,
-		id, hex.EncodeToString(i.Body[:]))
-	if err != nil {
-		return false, err
-	}
-	n, err := done.RowsAffected()
+	into := " INTO idempotency (id, body_hash, answer, created_at) VALUES (?, ?, '', " + db.d.now + ")"
+	n, err := affected(tx.ExecContext(ctx, verb+into+end, id, hex.EncodeToString(i.Body[:])))
 	return n > 0, err
 }
 

@@ -64,12 +64,9 @@ func (db *DB) startOperation(ctx context.Context, n NewOperation, once api.Idemp
 		if err != nil {
 			return err
 		}
-		done, err := tx.ExecContext(ctx, verb+" INTO operations (id, action, subject, turn, since, removed, kept, created_at) VALUES (?, ?, ?, ?, ?, '{}', '{}', ?)"+end,
-			id, n.Action, n.Subject, turn, n.Since, now)
-		if err != nil {
-			return err
-		}
-		if made, err := done.RowsAffected(); err != nil || made == 0 {
+		into := " INTO operations (id, action, subject, turn, since, removed, kept, created_at) VALUES (?, ?, ?, ?, ?, '{}', '{}', ?)"
+		made, err := affected(tx.ExecContext(ctx, verb+into+end, id, n.Action, n.Subject, turn, n.Since, now))
+		if err != nil || made == 0 {
 			return errors.Join(err, tx.GetContext(ctx, &id, "SELECT id FROM operations WHERE turn = ?"+db.d.forShare, turn))
 		}
 		if err := also(ctx, tx, id, now); err != nil {

@@ -107,11 +107,8 @@ func (db *DB) deleteOld(ctx context.Context, table, key, selection string, args 
 	args = append(args, purgeBatch)
 	for range purgeSteps {
 		var n int64
-		err := db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
-			result, err := tx.ExecContext(ctx, query, args...)
-			if err == nil {
-				n, err = result.RowsAffected()
-			}
+		err := db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) (err error) {
+			n, err = affected(tx.ExecContext(ctx, query, args...))
 			return err
 		})
 		if err != nil || n < purgeBatch {

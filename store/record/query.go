@@ -183,6 +183,23 @@ func (s *statement) on(ctx context.Context, pool *sqlx.DB) (*sql.Stmt, error) {
 	return made, err
 }
 
+// affected is how many rows a statement changed.
+func affected(res sql.Result, err error) (int64, error) {
+	if err != nil {
+		return 0, err
+	}
+	return res.RowsAffected()
+}
+
+// changed returns the error, or errUnchanged if no row was changed.
+func changed(res sql.Result, err error) error {
+	n, err := affected(res, err)
+	if err == nil && n == 0 {
+		return errUnchanged
+	}
+	return err
+}
+
 // selectIn reads all rows into a slice, in a transaction. A list among the arguments is for an IN (?).
 func selectIn(ctx context.Context, tx *sqlx.Tx, dest any, query string, args ...any) error {
 	query, args, err := sqlx.In(query, args...)

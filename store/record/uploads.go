@@ -92,12 +92,8 @@ func (db *DB) putUpload(ctx context.Context, tx *sqlx.Tx, r *api.UploadRequest, 
 // insertUpload tells whether the id was free.
 func (db *DB) insertUpload(ctx context.Context, tx *sqlx.Tx, row uploadRow, now int64) (bool, error) {
 	verb, end := db.d.insertNew("id")
-	done, err := tx.ExecContext(ctx, verb+" INTO uploads ("+uploadColumns+", created_at, updated_at) VALUES (?, ?, ?, FALSE, ?, ?, ?)"+end,
-		row.ID, row.Owner, row.Visibility, row.UploadedAt, now, now)
-	if err != nil {
-		return false, err
-	}
-	n, err := done.RowsAffected()
+	into := " INTO uploads (" + uploadColumns + ", created_at, updated_at) VALUES (?, ?, ?, FALSE, ?, ?, ?)"
+	n, err := affected(tx.ExecContext(ctx, verb+into+end, row.ID, row.Owner, row.Visibility, row.UploadedAt, now, now))
 	return n > 0, err
 }
 

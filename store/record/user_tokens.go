@@ -62,12 +62,9 @@ func (db *DB) RotateTokenKey(ctx context.Context, k TokenKey, only bool) error {
 // has expired. It raises VersionUserTokens if it removed any.
 func (db *DB) PurgeTokenKeys(ctx context.Context) error {
 	return db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
-		result, err := tx.ExecContext(ctx, "DELETE FROM token_keys WHERE created_at < (SELECT newest FROM"+
-			" (SELECT MAX(created_at) AS newest FROM token_keys WHERE created_at < "+db.d.now+" - ?) AS replaced)", (RevocationTTL + TokenKeyRest).Milliseconds())
+		err := changed(tx.ExecContext(ctx, "DELETE FROM token_keys WHERE created_at < (SELECT newest FROM"+
+			" (SELECT MAX(created_at) AS newest FROM token_keys WHERE created_at < "+db.d.now+" - ?) AS replaced)", (RevocationTTL + TokenKeyRest).Milliseconds()))
 		if err != nil {
-			return err
-		}
-		if n, err := result.RowsAffected(); err != nil || n == 0 {
 			return err
 		}
 		return db.raise(ctx, tx, VersionUserTokens)
