@@ -104,8 +104,7 @@ func lately(bits int64, n int, now time.Time) time.Time {
 
 // tell fills in how the notification ended. reasons are those for which the event's notifications failed.
 func (o outcome) tell(n *api.UserNotification, reasons map[string]int64) {
-	at := api.At(o.at)
-	n.State, n.At = o.state, &at
+	n.State, n.At = o.state, new(api.At(o.at))
 	if o.because == nil {
 		return
 	}

@@ -147,8 +147,7 @@ func (w *whole) report() *api.EventReport {
 	s.addReasons(LabelFailed, all)
 	r.FailedBy = mostFrequent(s.Why)
 	if event.sendAt > 0 {
-		at := api.AtMillis(event.sendAt)
-		r.SendAt = &at
+		r.SendAt = new(api.AtMillis(event.sendAt))
 	}
 	r.State = stateOf(event, r.Notifications == r.Delivered+r.Failed+r.Expired+r.Cancelled)
 	return r

@@ -118,19 +118,10 @@ func (db *DB) TouchKeys(ctx context.Context, used map[string]time.Time) error {
 }
 
 func (r keyRow) key() StoredKey {
-	k := StoredKey{Key: api.Key{ID: r.ID, Name: r.Name, CreatedAt: api.AtMillis(r.CreatedAt)}, SecretHash: r.SecretHash}
+	k := StoredKey{SecretHash: r.SecretHash, Key: api.Key{ID: r.ID, Name: r.Name, CreatedAt: api.AtMillis(r.CreatedAt),
+		LastUsed: timeOf(r.LastUsedAt), ExpiresAt: timeOf(r.ExpiresAt), RevokedAt: timeOf(r.RevokedAt)}}
 	for s := range strings.SplitSeq(r.Scopes, ",") {
 		k.Scopes = append(k.Scopes, api.Scope(s))
-	}
-	if r.LastUsedAt != nil {
-		at := api.AtMillis(*r.LastUsedAt)
-		k.LastUsed = &at
-	}
-	if r.ExpiresAt != nil {
-		k.ExpiresAt = new(api.AtMillis(*r.ExpiresAt))
-	}
-	if r.RevokedAt != nil {
-		k.RevokedAt = new(api.AtMillis(*r.RevokedAt))
 	}
 	return k
 }

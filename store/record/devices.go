@@ -190,8 +190,7 @@ func (db *DB) SetDeviceState(ctx context.Context, w DeviceWrite, v StateChange) 
 		if v.State == api.DeviceDropped {
 			row.DroppedAt = &now
 			if !v.At.IsZero() {
-				at := v.At.UnixMilli()
-				row.DroppedAt = &at
+				row.DroppedAt = new(v.At.UnixMilli())
 			}
 		}
 		return insertDevices(ctx, tx, []deviceRow{*row}, db.d.onDevice())
@@ -221,11 +220,7 @@ func shorten(reason string) string {
 }
 
 func (r deviceRow) device() api.Device {
-	d := api.Device{Token: r.Token, Platform: r.Platform, Topic: r.Topic, Environment: api.Environment(r.Environment),
-		Locale: r.Locale, Target: r.Target, Origin: api.OriginOf(r.Target), State: api.DeviceState(r.State), Reason: r.Reason, RegisteredAt: api.AtMillis(r.RegisteredAt)}
-	if r.DroppedAt != nil {
-		at := api.AtMillis(*r.DroppedAt)
-		d.DroppedAt = &at
-	}
-	return d
+	return api.Device{Token: r.Token, Platform: r.Platform, Topic: r.Topic, Environment: api.Environment(r.Environment),
+		Locale: r.Locale, Target: r.Target, Origin: api.OriginOf(r.Target), State: api.DeviceState(r.State), Reason: r.Reason,
+		RegisteredAt: api.AtMillis(r.RegisteredAt), DroppedAt: timeOf(r.DroppedAt)}
 }

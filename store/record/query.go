@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/jmoiron/sqlx"
+
+	"fanfare/api"
 )
 
 // chunk is the most values one IN list or INSERT carries.
@@ -181,6 +183,14 @@ func (s *statement) on(ctx context.Context, pool *sqlx.DB) (*sql.Stmt, error) {
 		made = s.made.Load()
 	}
 	return made, err
+}
+
+// timeOf is a time that a row may lack, in ms.
+func timeOf(ms *int64) *api.Time {
+	if ms == nil {
+		return nil
+	}
+	return new(api.AtMillis(*ms))
 }
 
 // affected is how many rows a statement changed.

@@ -170,8 +170,7 @@ func (db *DB) DeleteOptOut(ctx context.Context, user, typ string) (Change, error
 func (db *DB) PutMute(ctx context.Context, user, object string, until *api.Time) (Change, error) {
 	var end *int64
 	if until != nil {
-		ms := until.UnixMilli()
-		end = &ms
+		end = new(until.UnixMilli())
 	}
 	return db.writeSettings(ctx, settingsWrite{users: []string{user}, do: func(ctx context.Context, tx *sqlx.Tx, now int64) error {
 		if end != nil && *end <= now {

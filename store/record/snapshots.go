@@ -102,12 +102,7 @@ func (db *DB) readMutes(ctx context.Context, users []string, found map[string]*S
 		return err
 	}
 	for _, r := range list {
-		m := api.Mute{Object: r.Object}
-		if r.Until != nil {
-			end := api.AtMillis(*r.Until)
-			m.Until = &end
-		}
-		found[r.User].Mutes = append(found[r.User].Mutes, m)
+		found[r.User].Mutes = append(found[r.User].Mutes, api.Mute{Object: r.Object, Until: timeOf(r.Until)})
 	}
 	return nil
 }

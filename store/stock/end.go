@@ -116,8 +116,7 @@ func (rs *reservations) ended(sale, id string, answer endAnswer) (Ended, error) 
 		return out, api.Errorf(api.CodeNotHeld, "the reservation is %s", out.Reservation.State).With("state", out.Reservation.State)
 	}
 	if r.state == 's' && answer.orderWaits {
-		order := r.order(sale)
-		out.Order = &order
+		out.Order = new(r.order(sale))
 	}
 	return out, nil
 }

@@ -71,8 +71,7 @@ func (r *stored) api(now int64) api.Reservation {
 		out.State = api.ReservationExpired
 	}
 	if r.expires > 0 {
-		at := api.AtMillis(r.expires)
-		out.ExpiresAt = &at
+		out.ExpiresAt = new(api.AtMillis(r.expires))
 	}
 	return out
 }

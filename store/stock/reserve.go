@@ -239,8 +239,7 @@ func (rs *reservations) reserved(a *attempt, answer reserveAnswer) (out Reserved
 func (a *attempt) made(id string, expires int64) api.Reservation {
 	out := api.Reservation{ID: id, User: a.Request.User, Lines: a.Request.Lines, State: api.ReservationSold}
 	if expires > 0 {
-		at := api.AtMillis(expires)
-		out.State, out.ExpiresAt = api.ReservationHeld, &at
+		out.State, out.ExpiresAt = api.ReservationHeld, new(api.AtMillis(expires))
 	}
 	return out
 }
