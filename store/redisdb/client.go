@@ -36,11 +36,11 @@ const (
 func (t *target) newClient(o Options, poolSize int) redis.UniversalClient {
 	switch t.kind {
 	case kindSentinel:
-		return redis.NewFailoverClient(t.failoverOptions(o, poolSize))
+		return redis.NewFailoverClient(t.options(o, poolSize).Failover())
 	case kindCluster:
 		return redis.NewClusterClient(t.clusterOptions(o, poolSize))
 	default:
-		return redis.NewClient(t.singleOptions(o, poolSize))
+		return redis.NewClient(t.options(o, poolSize).Simple())
 	}
 }
 
@@ -67,46 +67,25 @@ func (t *target) tlsConfig(o Options) *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12}
 }
 
-func quiet() *maintnotifications.Config {
-	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-}
-
-func (t *target) singleOptions(o Options, poolSize int) *redis.Options {
-	return &redis.Options{
-		Addr: t.addrs[0], DB: t.db, Username: t.username, Password: t.password,
-		TLSConfig: t.tlsConfig(o), Dialer: newDialer(t.tlsConfig(o)), Protocol: 2, DisableIdentity: true,
-		MaintNotificationsConfig: quiet(),
-		MaxRetries:               noRetry, DialerRetries: 1, ContextTimeoutEnabled: true,
-		DialTimeout: dialTimeout, ReadTimeout: o.Timeout, WriteTimeout: o.Timeout,
-		PoolSize: poolSize, PipelinePoolSize: poolSize, PoolTimeout: poolTimeout,
-		ReadBufferSize: commandBuffer, WriteBufferSize: commandBuffer, PipelineReadBufferSize: tripBuffer, PipelineWriteBufferSize: tripBuffer,
-	}
-}
-
-func (t *target) failoverOptions(o Options, poolSize int) *redis.FailoverOptions {
-	return &redis.FailoverOptions{
-		MasterName: t.master, SentinelAddrs: t.addrs,
+// options are the settings of a client, in the form for all kinds.
+func (t *target) options(o Options, poolSize int) *redis.UniversalOptions {
+	return &redis.UniversalOptions{
+		Addrs: t.addrs, MasterName: t.master, DB: t.db, Username: t.username, Password: t.password,
 		SentinelUsername: t.sentinelUsername, SentinelPassword: t.sentinelPassword,
-		DB: t.db, Username: t.username, Password: t.password,
 		TLSConfig: t.tlsConfig(o), Dialer: newDialer(t.tlsConfig(o)), Protocol: 2, DisableIdentity: true,
 		MaxRetries: noRetry, DialerRetries: 1, ContextTimeoutEnabled: true,
 		DialTimeout: dialTimeout, ReadTimeout: o.Timeout, WriteTimeout: o.Timeout,
 		PoolSize: poolSize, PipelinePoolSize: poolSize, PoolTimeout: poolTimeout,
-		ReadBufferSize: commandBuffer, WriteBufferSize: commandBuffer, PipelineReadBufferSize: tripBuffer, PipelineWriteBufferSize: tripBuffer,
+		ReadBufferSize: commandBuffer, WriteBufferSize: commandBuffer,
+		PipelineReadBufferSize: tripBuffer, PipelineWriteBufferSize: tripBuffer,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
 }
 
-// clusterOptions are built by hand: UniversalOptions lacks the reload interval.
 func (t *target) clusterOptions(o Options, poolSize int) *redis.ClusterOptions {
-	return &redis.ClusterOptions{
-		Addrs: t.addrs, Username: t.username, Password: t.password,
-		TLSConfig: t.tlsConfig(o), Dialer: newDialer(t.tlsConfig(o)), Protocol: 2, DisableIdentity: true,
-		MaintNotificationsConfig: quiet(), ClusterStateReloadInterval: reloadInterval,
-		MaxRetries: noRetry, DialerRetries: 1, ContextTimeoutEnabled: true,
-		DialTimeout: dialTimeout, ReadTimeout: o.Timeout, WriteTimeout: o.Timeout,
-		PoolSize: poolSize, PipelinePoolSize: poolSize, PoolTimeout: poolTimeout,
-		ReadBufferSize: commandBuffer, WriteBufferSize: commandBuffer, PipelineReadBufferSize: tripBuffer, PipelineWriteBufferSize: tripBuffer,
-	}
+	options := t.options(o, poolSize).Cluster()
+	options.ClusterStateReloadInterval = reloadInterval // the only one that the common form lacks
+	return options
 }
 
 // mapParts is the share of the remaining time that reading the map of slots may take: the client
