@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -59,10 +58,7 @@ type contactRow struct {
 // PutContact writes one relationship and, when that changes something, leaves
 // an outbox row. The row's version rises under its row lock.
 func (db *DB) PutContact(ctx context.Context, c Contact) (w ContactWrite, err error) {
-	out, err := contactOutbox(c)
-	if err != nil {
-		return w, err
-	}
+	out := Pair{Owner: c.Owner, Contact: c.Contact}.outbox()
 	err = db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
 		old, err := db.lockContact(ctx, tx, c)
 		if err != nil {
@@ -98,9 +94,7 @@ func (db *DB) PutContactBatch(ctx context.Context, owner string, contacts []Cont
 				return err
 			}
 		}
-		if row, err = contactsOutbox(owner, changed); err != nil {
-			return err
-		}
+		row = contactsOutbox(owner, changed)
 		return db.announce(ctx, tx, []OutboxRow{row})
 	})
 	if err != nil || replayed {
@@ -130,16 +124,13 @@ func (db *DB) lockChanged(ctx context.Context, tx *sqlx.Tx, owner string, contac
 	return slices.DeleteFunc(slices.Clone(contacts), func(c Contact) bool { return same[c.Contact] == c.Relationship }), nil
 }
 
-func contactsOutbox(owner string, contacts []Contact) (OutboxRow, error) {
+func contactsOutbox(owner string, contacts []Contact) OutboxRow {
 	names := make([]string, len(contacts))
 	for i, c := range contacts {
 		names[i] = c.Contact
 	}
-	payload, err := json.Marshal(names)
-	if err != nil {
-		return OutboxRow{}, fmt.Errorf("encode contacts: %w", err)
-	}
-	return NewOutboxRow(KindContacts, owner, string(payload))
+	payload, _ := json.Marshal(names) // strings always marshal
+	return newOutboxRow(KindContacts, owner, string(payload))
 }
 
 // lockContact reads a relationship under its lock; nil when there never was one.
@@ -152,17 +143,10 @@ func (db *DB) lockContact(ctx context.Context, tx *sqlx.Tx, c Contact) (*contact
 	return &row, err
 }
 
-func contactOutbox(c Contact) (OutboxRow, error) {
-	return Pair{Owner: c.Owner, Contact: c.Contact}.outbox()
-}
-
 // outbox makes the row that says that a relationship changed.
-func (p Pair) outbox() (OutboxRow, error) {
-	payload, err := json.Marshal(p)
-	if err != nil {
-		return OutboxRow{}, fmt.Errorf("encode contact: %w", err)
-	}
-	return NewOutboxRow(KindContact, p.Owner, string(payload))
+func (p Pair) outbox() OutboxRow {
+	payload, _ := json.Marshal(p) // strings always marshal
+	return newOutboxRow(KindContact, p.Owner, string(payload))
 }
 
 // PutContacts writes relationships, any number, for imports. It leaves no outbox rows, so the
@@ -200,10 +184,7 @@ func (db *DB) DeleteContact(ctx context.Context, owner, contact string) error {
 // row. The row stays for a while with a higher version, so that an older addition
 // cannot win later.
 func (db *DB) RemoveContact(ctx context.Context, owner, contact string) (w ContactWrite, err error) {
-	out, err := contactOutbox(Contact{Owner: owner, Contact: contact})
-	if err != nil {
-		return w, err
-	}
+	out := Pair{Owner: owner, Contact: contact}.outbox()
 	err = db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
 		w.Outbox = ""
 		err := changed(tx.ExecContext(ctx, "UPDATE contacts SET deleted = TRUE, version = version + 1, updated_at = "+db.d.now+

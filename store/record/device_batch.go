@@ -59,14 +59,8 @@ func (db *DB) DeviceOwners(ctx context.Context, tokens []string) (map[string]str
 // each of them. A Change without users is the replay of an earlier call.
 func (db *DB) PutDevices(ctx context.Context, b DeviceBatch, once api.Idempotency) (c Change, replayed bool, err error) {
 	subjects := b.Subjects()
-	payload, err := json.Marshal(subjects)
-	if err != nil {
-		return c, false, fmt.Errorf("encode the subjects of a batch: %w", err)
-	}
-	row, err := NewOutboxRow(KindDevices, "", string(payload))
-	if err != nil {
-		return c, false, err
-	}
+	payload, _ := json.Marshal(subjects) // strings always marshal
+	row := newOutboxRow(KindDevices, "", string(payload))
 	row.Subject = row.ID
 	var done struct{}
 	replayed, err = db.onceInTurn(ctx, once, &done, func(ctx context.Context, tx *sqlx.Tx) error {

@@ -81,10 +81,6 @@ func (db *DB) EndErasure(ctx context.Context, o *Operation, kept map[string]int6
 // EraseSettings removes the devices, opt-outs, mutes and topics that a user had when the operation
 // began, and counts them. It returns the tokens of the devices.
 func (db *DB) EraseSettings(ctx context.Context, o *Operation) (c Change, tokens []string, err error) {
-	settings, err := NewOutboxRow(KindSettings, o.Subject, o.ID)
-	if err != nil {
-		return Change{}, nil, err
-	}
 	err = db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
 		c, tokens = Change{}, nil
 		users, _, err := db.lockSettings(ctx, tx, []string{o.Subject})
@@ -107,13 +103,9 @@ func (db *DB) EraseSettings(ctx context.Context, o *Operation) (c Change, tokens
 		if len(removed) == 0 {
 			return errUnchanged
 		}
-		out := []OutboxRow{settings}
+		out := []OutboxRow{newOutboxRow(KindSettings, o.Subject, o.ID)}
 		for _, token := range tokens {
-			guard, err := NewOutboxRow(KindGuard, token, o.ID)
-			if err != nil {
-				return err
-			}
-			out = append(out, guard)
+			out = append(out, newOutboxRow(KindGuard, token, o.ID))
 		}
 		c = Change{Users: users, Outbox: ids(out)}
 		return errors.Join(db.announce(ctx, tx, out), db.countRemoved(ctx, tx, o.ID, removed))
@@ -175,9 +167,7 @@ func (db *DB) EraseContacts(ctx context.Context, o *Operation) (n int, rows map[
 			out := make([]OutboxRow, len(owners))
 			for i, owner := range owners {
 				p := Pair{Owner: owner, Contact: o.Subject, Operation: o.ID}
-				if out[i], err = p.outbox(); err != nil {
-					return err
-				}
+				out[i] = p.outbox()
 				rows[out[i].ID] = p
 			}
 			if err := db.announce(ctx, tx, out); err != nil {

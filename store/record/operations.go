@@ -52,10 +52,7 @@ func (db *DB) StartOperation(ctx context.Context, n NewOperation, once api.Idemp
 // startOperation calls also, with the operation's id and the database's clock, in the transaction in
 // which an operation begins.
 func (db *DB) startOperation(ctx context.Context, n NewOperation, once api.Idempotency, also func(context.Context, *sqlx.Tx, string, int64) error) (id string, replayed bool, err error) {
-	out, err := NewOutboxRow(n.Kind, n.OutboxSubject, "")
-	if err != nil {
-		return "", false, err
-	}
+	out := newOutboxRow(n.Kind, n.OutboxSubject, "")
 	verb, end := db.d.insertNew("turn")
 	turn := string(n.Action) + ":" + n.Subject
 	replayed, err = db.once(ctx, once, &id, func(ctx context.Context, tx *sqlx.Tx) error {

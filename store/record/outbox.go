@@ -24,10 +24,10 @@ type OutboxRow struct {
 	Payload string `db:"payload"`
 }
 
-// NewOutboxRow makes a row with a new id that sorts by time.
-func NewOutboxRow(kind, subject, payload string) (OutboxRow, error) {
-	id, err := uuid.NewV7()
-	return OutboxRow{ID: id.String(), Kind: kind, Subject: subject, Payload: payload}, err
+// newOutboxRow makes a row with a new id that sorts by time.
+func newOutboxRow(kind, subject, payload string) OutboxRow {
+	id, _ := uuid.NewV7() // random bits never fail
+	return OutboxRow{ID: id.String(), Kind: kind, Subject: subject, Payload: payload}
 }
 
 // announce writes rows to the outbox as part of the transaction.

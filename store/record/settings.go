@@ -38,10 +38,7 @@ type settingsWrite struct {
 // writeSettings raises the users' versions, runs the write and writes the outbox rows, all in one
 // transaction. A write that finds nothing to do (errUnchanged) changes nothing, and so does a replay.
 func (db *DB) writeSettings(ctx context.Context, w settingsWrite) (Change, error) {
-	out, err := w.outbox()
-	if err != nil {
-		return Change{}, err
-	}
+	out := w.outbox()
 	var c Change
 	replayed, err := db.once(ctx, w.once, w.answer, func(ctx context.Context, tx *sqlx.Tx) error {
 		c = Change{}
@@ -61,25 +58,15 @@ func (db *DB) writeSettings(ctx context.Context, w settingsWrite) (Change, error
 	return c, nil
 }
 
-func (w settingsWrite) outbox() ([]OutboxRow, error) {
+func (w settingsWrite) outbox() []OutboxRow {
 	out := make([]OutboxRow, 0, len(w.users)+len(w.tokens))
-	add := func(kind string, subjects []string) error {
-		for _, subject := range subjects {
-			row, err := NewOutboxRow(kind, subject, "")
-			if err != nil {
-				return err
-			}
-			out = append(out, row)
-		}
-		return nil
+	for _, user := range w.users {
+		out = append(out, newOutboxRow(KindSettings, user, ""))
 	}
-	if err := add(KindSettings, w.users); err != nil {
-		return nil, err
+	for _, token := range w.tokens {
+		out = append(out, newOutboxRow(KindGuard, token, ""))
 	}
-	if err := add(KindGuard, w.tokens); err != nil {
-		return nil, err
-	}
-	return out, nil
+	return out
 }
 
 func ids(out []OutboxRow) []string {

@@ -41,10 +41,7 @@ type UploadWrite struct {
 // upload, the row stays unchanged, and its open outbox rows are returned so that they are announced
 // again. replayed says that the result is from an earlier call with this idempotency key.
 func (db *DB) PutUpload(ctx context.Context, r *api.UploadRequest, i api.Idempotency) (w UploadWrite, replayed bool, err error) {
-	out, err := NewOutboxRow(KindUpload, r.ID, "")
-	if err != nil {
-		return w, false, err
-	}
+	out := newOutboxRow(KindUpload, r.ID, "")
 	replayed, err = db.once(ctx, i, &w, func(ctx context.Context, tx *sqlx.Tx) error {
 		w, err = db.putUpload(ctx, tx, r, out)
 		return err
@@ -120,10 +117,7 @@ func (db *DB) Upload(ctx context.Context, id string) (*api.Upload, error) {
 // SetVisibility changes who may see an upload; CodeNotFound when there is none.
 // A change that shows it to someone new leaves an outbox row.
 func (db *DB) SetVisibility(ctx context.Context, id string, v api.Visibility) (w UploadWrite, err error) {
-	out, err := NewOutboxRow(KindUpload, id, "")
-	if err != nil {
-		return w, err
-	}
+	out := newOutboxRow(KindUpload, id, "")
 	err = db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
 		w, err = db.setVisibility(ctx, tx, id, v, out)
 		return err
