@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -249,4 +250,69 @@ func TestEval(t *testing.T) {
 	if _, err = w.Eval(t.Context(), redisdb.Read, mustScript(t, "return nil"), nil); err != redis.Nil {
 		t.Errorf("got %v, want redis.Nil", err)
 	}
+}
+
+// TestDo: the error of a command's own is that of the call as well.
+func TestDo(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	set, wrong := redis.NewCmd(t.Context(), "set", "k", "v"), redis.NewCmd(t.Context(), "lpush", "k", "v")
+	if err := w.Do(t.Context(), redisdb.Write, set, wrong); !redis.HasErrorPrefix(err, "WRONGTYPE") {
+		t.Errorf("got %v, want WRONGTYPE", err)
+	}
+	if err := w.Do(t.Context(), redisdb.Read, redis.NewCmd(t.Context(), "get", "none")); err != redis.Nil {
+		t.Errorf("got %v, want redis.Nil", err)
+	}
+	mustNil(t, w.Do(t.Context(), redisdb.Write, set))
+}
+
+// TestValue: the value, or the command's own error.
+func TestValue(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	mustNil(t, w.Do(t.Context(), redisdb.Write, redis.NewCmd(t.Context(), "rpush", "l", "a", "b")))
+	got, err := redisdb.Value(t.Context(), w.DB, redisdb.Read, redis.NewStringSliceCmd(t.Context(), "lrange", "l", 0, -1))
+	if err != nil || len(got) != 2 || got[1] != "b" {
+		t.Errorf("got %v, %v", got, err)
+	}
+	_, err = redisdb.Value(t.Context(), w.DB, redisdb.Read, redis.NewStringCmd(t.Context(), "get", "l"))
+	if !redis.HasErrorPrefix(err, "WRONGTYPE") {
+		t.Errorf("got %v, want WRONGTYPE", err)
+	}
+	if _, err = redisdb.Value(t.Context(), w.DB, redisdb.Read, redis.NewStringCmd(t.Context(), "get", "none")); err != redis.Nil {
+		t.Errorf("got %v, want redis.Nil", err)
+	}
+}
+
+// TestList: the list of a script; an error with the script's name for anything else.
+func TestList(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	list := func(text string) ([]any, error) {
+		return w.List(t.Context(), redisdb.Read, mustScript(t, text).Cmd(t.Context(), nil))
+	}
+	if got, err := list("return {1, 'b'}"); err != nil || redisdb.NumberAt(got, 0) != 1 || redisdb.TextAt(got, 1) != "b" {
+		t.Errorf("got %v, %v", got, err)
+	}
+	for _, text := range []string{"return {}", "return 7", "return redis.error_reply('MINE it went wrong')"} {
+		if _, err := list(text); err == nil || !strings.Contains(err.Error(), "test.lua") {
+			t.Errorf("%s: got %v, want an error with the script's name", text, err)
+		}
+	}
+}
+
+// TestSleep: it lasts as long as it should, or until its context ends.
+func TestSleep(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		for _, want := range []time.Duration{3 * time.Second, 2 * time.Second, 0} {
+			start := time.Now()
+			redisdb.Sleep(ctx, 3*time.Second)
+			if got := time.Since(start); got != want {
+				t.Errorf("slept %v, want %v", got, want)
+			}
+		}
+	})
 }
