@@ -12,7 +12,7 @@ import (
 	"fanfare/api"
 )
 
-// Sale is a sale's settings, without the state of its stock. Times are milliseconds since
+// Sale is a sale's settings as they are on record. Times are milliseconds since
 // the Unix epoch; a PerUserLimit, IdleMS or MaxHoldMS of 0 is none.
 type Sale struct {
 	ID           string     `db:"id" json:"id"`

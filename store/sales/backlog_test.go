@@ -8,7 +8,6 @@ import (
 
 	"fanfare/api"
 	"fanfare/store/queue"
-	"fanfare/store/record"
 	"fanfare/store/stock"
 	"fanfare/store/storetest"
 )
@@ -49,7 +48,7 @@ func TestS13_OneSweepFindsAllThatWaits(t *testing.T) {
 		t.Error("they are not left to their jobs")
 	}
 	// After one that is on record the list goes on where that one was.
-	first, err := p.live.WaitingOrders(t.Context(), ref, record.Order{}, 3)
+	first, err := p.live.WaitingOrders(t.Context(), ref, stock.Order{}, 3)
 	storetest.Must(t, err)
 	for _, gone := range []int{0, 3} {
 		for _, o := range first[:gone] {

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"fanfare/api"
-	"fanfare/store/record"
 	"fanfare/store/redisdb"
 	"fanfare/store/stock"
 	"fanfare/store/storetest"
@@ -347,8 +346,8 @@ func TestS17_SettingsThatAreRecordedBesideALoad(t *testing.T) {
 			p.mustBuy(s.sale, "u", 3)
 			row, err := p.rec.Sale(t.Context(), s.sale)
 			storetest.Must(t, err)
-			late := *row
-			late.Version, late.Items = 2, []record.SaleItem{{SKU: "s", Total: 5}} // on a master that is lost
+			late := settingsOf(row)
+			late.Version, late.Items = 2, []stock.Item{{SKU: "s", Total: 5}} // on a master that is lost
 			storetest.Must(t, p.db.Client().HSet(t.Context(), "ff:{sale:"+s.sale+":0}:sale", "run_id", "another").Err())
 			var wrote error
 			c.when(p, func() { storetest.Must(t, p.reload(t.Context(), s.sale)) }, func() { wrote = p.recordSale(t.Context(), late) })

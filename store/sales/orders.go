@@ -62,8 +62,8 @@ func (s *Store) Orders(ctx context.Context, sale string, after api.Order, limit 
 
 // orderJob is the job that writes one order. Its unique id is the reservation, so that it is queued
 // only once, however often it is enqueued.
-func orderJob(o record.Order) queue.Job {
-	payload, _ := json.Marshal(o) // strings and numbers cannot fail
+func orderJob(o stock.Order) queue.Job {
+	payload, _ := json.Marshal(record.Order(o)) // strings and numbers cannot fail
 	return queue.Job{Type: JobOrder, Unique: o.Reservation, Payload: payload}
 }
 
@@ -86,8 +86,8 @@ func (s *Store) relayOrders(ctx context.Context) {
 }
 
 // relayFrom enqueues an order and the orders that wait behind it.
-func (s *Store) relayFrom(ctx context.Context, first record.Order) {
-	orders := []record.Order{first}
+func (s *Store) relayFrom(ctx context.Context, first stock.Order) {
+	orders := []stock.Order{first}
 	for len(orders) < relayBatch {
 		select {
 		case o := <-s.relay:
@@ -102,7 +102,7 @@ func (s *Store) relayFrom(ctx context.Context, first record.Order) {
 	}
 }
 
-func (s *Store) enqueue(ctx context.Context, orders []record.Order) error {
+func (s *Store) enqueue(ctx context.Context, orders []stock.Order) error {
 	ctx, cancel := context.WithTimeout(ctx, relayTime)
 	defer cancel()
 	jobs := make([]queue.Job, len(orders))
@@ -156,7 +156,7 @@ func (s *Store) onSwept(ctx context.Context, found stock.Swept) {
 func (s *Store) sweepOrders(ctx context.Context, ref stock.Ref) error {
 	began := time.Now()
 	defer func() { s.swept.rest(ref, max(sweepAgain, sweepRest*time.Since(began))) }()
-	for after := (record.Order{}); ; {
+	for after := (stock.Order{}); ; {
 		page, err := s.live.WaitingOrders(ctx, ref, after, sweepPage)
 		if err != nil || len(page) == 0 {
 			return err
@@ -209,7 +209,7 @@ func (s *Store) acknowledge(ctx context.Context, sale string, orders []record.Or
 	}
 	known, err := s.live.OrdersRecorded(ctx, sale, ids...)
 	if err == nil && known < len(orders) {
-		err = s.live.RestoreOrders(ctx, sale, orders)
+		err = s.live.RestoreOrders(ctx, sale, ordersOf(orders))
 	}
 	if errors.Is(err, stock.ErrAbsent) {
 		return nil // the sale is read from SQL when it is needed

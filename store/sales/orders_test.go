@@ -60,7 +60,7 @@ func (p *process) awaitNoneWaiting(sale string) {
 	storetest.Eventually(p.t, patience, "no order waits", func() bool {
 		settings, err := p.live.Settings(p.t.Context(), sale)
 		for i := range settings.Partitions {
-			open, e := p.live.WaitingOrders(p.t.Context(), stock.Ref{Sale: sale, Partition: i}, record.Order{}, 1)
+			open, e := p.live.WaitingOrders(p.t.Context(), stock.Ref{Sale: sale, Partition: i}, stock.Order{}, 1)
 			if e != nil || len(open) > 0 {
 				return false
 			}
@@ -89,7 +89,7 @@ func TestS13_ASweeperFinishesForTheDead(t *testing.T) {
 	rows := p.awaitRows(s.sale, 5)
 	var again []queue.Job
 	for i := range rows {
-		again = append(again, orderJob(rows[i]))
+		again = append(again, orderJob(stock.Order(rows[i])))
 	}
 	_, err = p.jobs.Enqueue(t.Context(), again...)
 	storetest.Must(t, err)
@@ -225,7 +225,7 @@ func TestS13_TheRebuilderDies(t *testing.T) {
 	if answer.Lease == nil {
 		t.Fatalf("%+v", answer)
 	}
-	storetest.Must(t, p.live.Load(t.Context(), *settings)) // and then it dies
+	storetest.Must(t, p.live.Load(t.Context(), settingsOf(settings))) // and then it dies
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	other := s.mustStart(Options{})

@@ -115,11 +115,12 @@ func (s *Store) reload(ctx context.Context, sale string) error {
 	if row == nil {
 		return stock.ErrAbsent
 	}
-	if err := s.load(ctx, row); err != nil {
+	settings := settingsOf(row)
+	if err := s.load(ctx, settings); err != nil {
 		return err
 	}
 	s.cache.drop(sale)
-	if err := s.live.Open(ctx, sale, row.Loading); err != nil {
+	if err := s.live.Open(ctx, sale, settings.Loading); err != nil {
 		return err
 	}
 	s.o.OnRestore("done")
@@ -145,9 +146,9 @@ func (s *Store) removeEarlier(ctx context.Context, sale string) (string, error) 
 
 // load puts settings, changes of stock and all orders back; opening follows. Each step may be
 // repeated, so a process may die at any point.
-func (s *Store) load(ctx context.Context, settings *record.Sale) error {
+func (s *Store) load(ctx context.Context, settings stock.Settings) error {
 	s.o.Logger.WarnContext(ctx, "a sale is brought in line with the record", "sale", settings.ID)
-	if err := s.live.Load(ctx, *settings); err != nil {
+	if err := s.live.Load(ctx, settings); err != nil {
 		return fmt.Errorf("load sale %s: %w", settings.ID, err)
 	}
 	if err := s.loadRestocks(ctx, settings); err != nil {
@@ -164,7 +165,7 @@ func (s *Store) restoreOrders(ctx context.Context, sale string, since int64) err
 		if err != nil {
 			return fmt.Errorf("read orders of sale %s: %w", sale, err)
 		}
-		if err := s.live.RestoreOrders(ctx, sale, page); err != nil {
+		if err := s.live.RestoreOrders(ctx, sale, ordersOf(page)); err != nil {
 			return fmt.Errorf("restore orders of sale %s: %w", sale, err)
 		}
 		if len(page) < restorePage {
@@ -176,13 +177,13 @@ func (s *Store) restoreOrders(ctx context.Context, sale string, since int64) err
 
 // loadRestocks puts the changes of stock back that led to the settings on record, so that a
 // repeat of one gets its first answer.
-func (s *Store) loadRestocks(ctx context.Context, settings *record.Sale) error {
+func (s *Store) loadRestocks(ctx context.Context, settings stock.Settings) error {
 	for after := ""; ; {
 		page, err := s.rec.Restocks(ctx, settings.ID, settings.Version, after, restorePage)
 		if err != nil {
 			return fmt.Errorf("read restocks of sale %s: %w", settings.ID, err)
 		}
-		if err := s.live.RestoreRestocks(ctx, settings.ID, page); err != nil {
+		if err := s.live.RestoreRestocks(ctx, settings.ID, restocksOf(page)); err != nil {
 			return fmt.Errorf("restore restocks of sale %s: %w", settings.ID, err)
 		}
 		if len(page) < restorePage {

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"fanfare/api"
-	"fanfare/store/record"
 	"fanfare/store/stock"
 )
 
@@ -108,7 +107,7 @@ func (s *Store) Extend(ctx context.Context, e stock.ExtendHold) (*api.Reservatio
 }
 
 // order hands an order to the relay.
-func (s *Store) order(ctx context.Context, o *record.Order) {
+func (s *Store) order(ctx context.Context, o *stock.Order) {
 	if o == nil {
 		return
 	}

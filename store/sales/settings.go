@@ -84,7 +84,7 @@ func (s *Store) AddStock(ctx context.Context, sale string, r *api.StockRequest, 
 
 // recordSale writes settings into SQL and then clears the outbox. The change has been made in
 // Redis, so an error of SQL leaves the outcome unknown. ErrAbsent: the sale was deleted.
-func (s *Store) recordSale(ctx context.Context, settings record.Sale) error {
+func (s *Store) recordSale(ctx context.Context, settings stock.Settings) error {
 	restocks, err := s.putOnRecord(ctx, settings)
 	if errors.Is(err, stock.ErrAbsent) {
 		return stock.ErrAbsent
@@ -101,10 +101,10 @@ func (s *Store) recordSale(ctx context.Context, settings record.Sale) error {
 // putOnRecord writes settings into SQL, and in the same transaction the changes of stock that led
 // to them. If SQL refuses them, because another Redis has loaded the sale since, they are taken
 // back. ErrAbsent: the sale was deleted, and has left Redis.
-func (s *Store) putOnRecord(ctx context.Context, settings record.Sale) ([]record.Restock, error) {
+func (s *Store) putOnRecord(ctx context.Context, settings stock.Settings) ([]stock.Restocked, error) {
 	restocks, err := s.live.UnrecordedRestocks(ctx, settings.ID, settings.Version)
 	if err == nil {
-		err = s.rec.PutSale(ctx, settings, restocks...)
+		err = s.rec.PutSale(ctx, settingsRow(settings), restockRows(restocks)...)
 	}
 	if errors.Is(err, record.ErrFenced) {
 		err = errors.Join(err, s.live.Disown(ctx, settings, restocks))

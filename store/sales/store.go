@@ -73,7 +73,7 @@ type Store struct {
 	inFlight atomic.Int64
 	hub      hub
 
-	relay  chan record.Order
+	relay  chan stock.Order
 	orders *batch.Group[record.Order, struct{}]
 	swept  sweptOrders
 }
@@ -82,7 +82,7 @@ type Store struct {
 // nothing: the caller runs Run and Sweep, and handles jobs with Jobs.
 func New(db *redisdb.DB, rec *record.DB, jobs *queue.Queue, o Options) *Store {
 	o = o.withDefaults()
-	s := &Store{db: db, rec: rec, jobs: jobs, o: o, relay: make(chan record.Order, relayLength), limiter: userLimiter{began: time.Now()}}
+	s := &Store{db: db, rec: rec, jobs: jobs, o: o, relay: make(chan stock.Order, relayLength), limiter: userLimiter{began: time.Now()}}
 	s.cache = newCache(!o.NoLocal)
 	s.locker = lock.New(db, lock.Options{Name: restoreLock, Lease: restoreLease, Retention: time.Minute, MaxAttempts: 1 << 30})
 	options := stock.Options{Logger: o.Logger, MinReplicas: o.MinReplicas, OnSwept: s.onSwept, OnStale: s.onStale}

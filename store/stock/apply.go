@@ -9,12 +9,11 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"fanfare/store/record"
 	"fanfare/store/redisdb"
 )
 
 // settingsArgs writes settings as lua/part_settings.lua reads them.
-func settingsArgs(s record.Sale) []any {
+func settingsArgs(s Settings) []any {
 	args := []any{s.StartsAt, s.EndsAt, s.PerUserLimit, s.HoldMS, s.IdleMS, s.Partitions, s.MaxHoldMS}
 	for _, item := range s.Items {
 		args = append(args, item.SKU, item.Total)
@@ -83,7 +82,7 @@ func (ps *partitions) spread(ctx context.Context, parts []*partition, first *par
 	return ps.raise(ctx, parts[0], map[string]string{"spread": version, "made": "1"})
 }
 
-func (ps *partitions) applyCmd(ctx context.Context, p *partition, s record.Sale, closed bool) *redis.Cmd {
+func (ps *partitions) applyCmd(ctx context.Context, p *partition, s Settings, closed bool) *redis.Cmd {
 	keys := []string{p.settings, p.stock, p.totals}
 	args := append([]any{ps.o.RunID, flag(closed), flag(p.index == 0), s.Loading, s.Version}, settingsArgs(s)...)
 	return ps.scripts.apply.Cmd(ctx, keys, args...)

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"fanfare/api"
-	"fanfare/store/record"
 	"fanfare/store/storetest"
 )
 
@@ -304,7 +303,7 @@ func TestS4_EndsOfACrowd(t *testing.T) {
 			}
 		}
 		w.want("s", "7 1 2 10")
-		orders, err := w.WaitingOrders(t.Context(), Ref{w.sale, 0}, record.Order{}, 10)
+		orders, err := w.WaitingOrders(t.Context(), Ref{w.sale, 0}, Order{}, 10)
 		if err != nil || len(orders) != 2 {
 			t.Errorf("%d orders wait: %v", len(orders), err)
 		}

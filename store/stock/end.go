@@ -5,7 +5,6 @@ import (
 	"strconv"
 
 	"fanfare/api"
-	"fanfare/store/record"
 	"fanfare/store/redisdb"
 )
 
@@ -15,7 +14,7 @@ type Ended struct {
 	// Replayed: the same idempotency key was answered before.
 	Replayed bool
 	// Order is the order that a confirmation made, if it is not on record yet.
-	Order *record.Order
+	Order *Order
 }
 
 // The statuses of reservation_end.lua, in addition to the common ones.

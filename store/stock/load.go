@@ -7,7 +7,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"fanfare/store/record"
 	"fanfare/store/redisdb"
 )
 
@@ -16,7 +15,7 @@ import (
 // to its totals. RestoreOrders and Open follow. Any process may begin again at any point; of
 // several that load a sale at once, only the last to begin can open it. s.Loading, from
 // NewLoading, names this load.
-func (l *loader) Load(ctx context.Context, s record.Sale) error {
+func (l *loader) Load(ctx context.Context, s Settings) error {
 	parts := l.remember(s.ID, s.Partitions)
 	if err := l.register(ctx, s.ID, s.Partitions); err != nil {
 		return err
@@ -27,7 +26,7 @@ func (l *loader) Load(ctx context.Context, s record.Sale) error {
 	}
 	recorded := s.Version
 	if before[0].disowned {
-		s = over(s, before[0].settings)
+		s = s.over(before[0].settings)
 	}
 	cmds := make([]redis.Cmder, len(parts))
 	for i, p := range parts {
@@ -51,11 +50,11 @@ func (l *loader) Load(ctx context.Context, s record.Sale) error {
 
 // over gives the settings on record a version above those of a disowned sale, so that they
 // replace them. A sku can't be removed: one that only the disowned sale has gets a total of 0.
-func over(s, disowned record.Sale) record.Sale {
-	s.Version = max(s.Version, disowned.Version) + 1
-	for _, item := range disowned.Items {
-		if !slices.ContainsFunc(s.Items, func(i record.SaleItem) bool { return i.SKU == item.SKU }) {
-			s.Items = append(s.Items, record.SaleItem{SKU: item.SKU})
+func (s Settings) over(sale Settings) Settings {
+	s.Version = max(s.Version, sale.Version) + 1
+	for _, item := range sale.Items {
+		if !slices.ContainsFunc(s.Items, func(i Item) bool { return i.SKU == item.SKU }) {
+			s.Items = append(s.Items, Item{SKU: item.SKU})
 		}
 	}
 	return s
@@ -108,7 +107,7 @@ const restoredAtOnce = 200
 
 // RestoreOrders makes the reservations of orders on record sold, where they are not sold in
 // Redis.
-func (l *loader) RestoreOrders(ctx context.Context, sale string, orders []record.Order) error {
+func (l *loader) RestoreOrders(ctx context.Context, sale string, orders []Order) error {
 	parts, err := l.partitionsOf(ctx, sale)
 	if err != nil {
 		return err

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"fanfare/api"
-	"fanfare/store/record"
 	"fanfare/store/storetest"
 )
 
@@ -22,13 +21,13 @@ func (w *liveWorld) emptied(parts []*partition) {
 }
 
 // begun begins a loading of settings, and gives its name.
-func (w *liveWorld) begun(ctx context.Context, on record.Sale) (loading string, err error) {
+func (w *liveWorld) begun(ctx context.Context, on Settings) (loading string, err error) {
 	on.Loading = NewLoading("")
 	return on.Loading, w.Load(ctx, on)
 }
 
 // rebuild is what a process does that finds the sale gone.
-func (w *liveWorld) rebuild(s record.Sale, orders []record.Order) error {
+func (w *liveWorld) rebuild(s Settings, orders []Order) error {
 	ctx := context.Background()
 	loading, err := w.begun(ctx, s)
 	if err != nil {
@@ -45,7 +44,7 @@ func (w *liveWorld) rebuild(s record.Sale, orders []record.Order) error {
 }
 
 // soldOrders sells to some users and gives their orders as they are on record.
-func (w *liveWorld) soldOrders(users int, n int64) (orders []record.Order) {
+func (w *liveWorld) soldOrders(users int, n int64) (orders []Order) {
 	w.t.Helper()
 	for u := range users {
 		e, err := w.End(context.Background(), EndHold{Sale: w.sale, ID: w.mustReserve(fmt.Sprint("u", u), units("s", n)).ID, Sell: true})
@@ -97,7 +96,7 @@ func TestS17_ARefusedVersionIsDisownedAlone(t *testing.T) {
 		_, _, err := w.Restock(t.Context(), add)
 		storetest.Must(t, err)
 		present := w.recorded()
-		for _, s := range []record.Sale{refused, present} {
+		for _, s := range []Settings{refused, present} {
 			storetest.Must(t, w.Disown(t.Context(), s, nil))
 			found, err := w.readStates(t.Context(), newPartition(w.sale, 0))
 			storetest.Must(t, err)
@@ -230,7 +229,7 @@ func TestS17_ADebtThatIsPaidIsForgotten(t *testing.T) {
 }
 
 // recorded is what is on record of the sale's settings.
-func (w *liveWorld) recorded() record.Sale {
+func (w *liveWorld) recorded() Settings {
 	w.t.Helper()
 	s, _, err := w.UnrecordedSettings(context.Background(), w.sale)
 	storetest.Must(w.t, err)
@@ -281,9 +280,9 @@ func TestS17_ReconciledWithTheRecord(t *testing.T) {
 			held := w.mustReserve("u", units("s", 4)) // its confirmation was lost
 			lost := orderOf(w, "v", 5)                // so were the hold and the confirmation of this
 			w.mustReserve("w", units("s", 3))         // sold a second time meanwhile
-			known := record.Order{Reservation: held.ID, Sale: w.sale, User: "u", Lines: held.Lines, CreatedAt: 1}
+			known := Order{Reservation: held.ID, Sale: w.sale, User: "u", Lines: held.Lines, CreatedAt: 1}
 			for range 2 {
-				storetest.Must(t, w.rebuild(w.recorded(), []record.Order{known, lost}))
+				storetest.Must(t, w.rebuild(w.recorded(), []Order{known, lost}))
 			}
 			f, err := w.Figures(t.Context())
 			over := f.Oversold[w.sale]

@@ -9,7 +9,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"fanfare/api"
-	"fanfare/store/record"
 	"fanfare/store/redisdb"
 )
 
@@ -77,7 +76,7 @@ func (sw *sweeper) registerAgain(ctx context.Context, sales map[string]registrat
 // partitions of another sale of the same name may be left, if it lost its first partition before
 // the sale was on record. Those are closed and lose their version. So they get the new settings,
 // and the sale is loaded, which brings their stock in line with its totals.
-func (e *editor) makeRoom(ctx context.Context, s record.Sale) error {
+func (e *editor) makeRoom(ctx context.Context, s Settings) error {
 	if err := e.register(ctx, s.ID, s.Partitions); err != nil || s.Partitions == 1 {
 		return err
 	}

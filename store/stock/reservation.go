@@ -7,9 +7,18 @@ import (
 	"strings"
 
 	"fanfare/api"
-	"fanfare/store/record"
 	"fanfare/store/redisdb"
 )
+
+// Order is a reservation that was sold. CreatedAt is when, in milliseconds since
+// the Unix epoch by Redis' clock.
+type Order struct {
+	Reservation string
+	Sale        string
+	User        string
+	Lines       []api.Line
+	CreatedAt   int64
+}
 
 // stored is a reservation as the ledger has it.
 type stored struct {
@@ -89,8 +98,8 @@ func stateOf(letter byte) api.ReservationState {
 }
 
 // order is a sold reservation as SQL records it.
-func (r *stored) order(sale string) record.Order {
-	return record.Order{Reservation: r.id, Sale: sale, User: r.user, Lines: r.lines, CreatedAt: r.ended}
+func (r *stored) order(sale string) Order {
+	return Order{Reservation: r.id, Sale: sale, User: r.user, Lines: r.lines, CreatedAt: r.ended}
 }
 
 // ErrNoReservation is the answer for a reservation that does not exist, or that another user

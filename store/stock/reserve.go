@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"fanfare/api"
-	"fanfare/store/record"
 	"fanfare/store/redisdb"
 )
 
@@ -30,7 +29,7 @@ type Reserved struct {
 	// Replayed: this is the first answer to the same idempotency key.
 	Replayed bool
 	// Order is the order to be recorded, if the sale sells at once.
-	Order *record.Order
+	Order *Order
 	// SoldOut is set with the error sold_out.
 	SoldOut *SoldOut
 }
@@ -220,7 +219,7 @@ func (rs *reservations) reserved(a *attempt, answer reserveAnswer) (out Reserved
 	case answerDone:
 		out.Reservation = a.made(a.id, answer.expires)
 		if out.Reservation.State == api.ReservationSold {
-			out.Order = &record.Order{Reservation: a.id, Sale: a.Sale, User: a.Request.User, Lines: a.Request.Lines, CreatedAt: answer.madeAt}
+			out.Order = &Order{Reservation: a.id, Sale: a.Sale, User: a.Request.User, Lines: a.Request.Lines, CreatedAt: answer.madeAt}
 		}
 		return out, nil
 	case answerReplayed:

@@ -7,9 +7,31 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"fanfare/api"
-	"fanfare/store/record"
 	"fanfare/store/redisdb"
 )
+
+// Settings are a sale without the state of its stock. Times are milliseconds since the Unix
+// epoch; a PerUserLimit, IdleMS or MaxHoldMS of 0 means that there is none.
+type Settings struct {
+	ID           string
+	Version      int64
+	Items        []Item
+	StartsAt     int64
+	EndsAt       int64
+	PerUserLimit int64
+	HoldMS       int64
+	MaxHoldMS    int64
+	IdleMS       int64
+	Partitions   int
+	// Loading names the load that the sale comes from, or the call that made it.
+	Loading string
+}
+
+// Item is the total of a sku.
+type Item struct {
+	SKU   string
+	Total int64
+}
 
 // Match is the condition of a change.
 type Match = api.Match
@@ -61,7 +83,7 @@ type Change struct {
 	// is none.
 	Sale *api.Sale
 	// Record are the settings to be recorded.
-	Record record.Sale
+	Record Settings
 }
 
 // The statuses of sale_put.lua and sale_restock.lua, in addition to the common ones.
@@ -114,19 +136,19 @@ func (e *editor) readPut(cmd *redis.Cmd) (changeAnswer, error) {
 const changeTries = 1000
 
 // settingsOf fills in the defaults of a request.
-func settingsOf(sale string, r *api.SaleRequest) record.Sale {
+func settingsOf(sale string, r *api.SaleRequest) Settings {
 	or := func(v *int64, d int64) int64 {
 		if v == nil {
 			return d
 		}
 		return *v
 	}
-	s := record.Sale{
+	s := Settings{
 		ID: sale, StartsAt: r.StartsAt.UnixMilli(), EndsAt: r.EndsAt.UnixMilli(), PerUserLimit: or(r.PerUserLimit, 0),
 		HoldMS: or(r.HoldMS, api.DefaultHold.Milliseconds()), IdleMS: or(r.IdleMS, 0), MaxHoldMS: or(r.MaxHoldMS, 0), Partitions: int(or(r.Partitions, 1)),
 	}
 	for _, item := range r.Items {
-		s.Items = append(s.Items, record.SaleItem{SKU: item.SKU, Total: item.Units()})
+		s.Items = append(s.Items, Item{SKU: item.SKU, Total: item.Units()})
 	}
 	return s
 }
@@ -174,7 +196,7 @@ func (e *editor) changed(ctx context.Context, first *partition, script *redisdb.
 	return c, err
 }
 
-func (e *editor) tryPut(ctx context.Context, first *partition, p PutSale, s record.Sale, request string) (changeAnswer, error) {
+func (e *editor) tryPut(ctx context.Context, first *partition, p PutSale, s Settings, request string) (changeAnswer, error) {
 	mayMake := 0
 	if p.New {
 		mayMake = 1
@@ -286,26 +308,26 @@ func errMismatch(present *api.Sale) error {
 
 // Settings reads a sale's settings from Redis, even if the sale cannot be worked on. The error may
 // be ErrAbsent.
-func (x *outbox) Settings(ctx context.Context, sale string) (record.Sale, error) {
+func (x *outbox) Settings(ctx context.Context, sale string) (Settings, error) {
 	found, err := x.readStates(ctx, newPartition(sale, 0))
 	if err != nil {
-		return record.Sale{}, err
+		return Settings{}, err
 	}
 	if found[0].status == answerAbsent {
-		return record.Sale{}, ErrAbsent
+		return Settings{}, ErrAbsent
 	}
 	return found[0].settings, nil
 }
 
 // UnrecordedSettings reads a sale's settings, and tells whether their version is still to be
 // recorded.
-func (x *outbox) UnrecordedSettings(ctx context.Context, sale string) (record.Sale, bool, error) {
+func (x *outbox) UnrecordedSettings(ctx context.Context, sale string) (Settings, bool, error) {
 	found, err := x.readStates(ctx, newPartition(sale, 0))
 	if err != nil {
-		return record.Sale{}, false, err
+		return Settings{}, false, err
 	}
 	if err := x.usable(sale, found[0].status); err != nil {
-		return record.Sale{}, false, err
+		return Settings{}, false, err
 	}
 	return found[0].settings, found[0].recorded < found[0].version(), nil
 }

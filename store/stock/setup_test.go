@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"fanfare/api"
-	"fanfare/store/record"
 	"fanfare/store/redisdb"
 	"fanfare/store/storetest"
 )
@@ -198,10 +197,10 @@ func (w *liveWorld) mustAddUp() []*partitionState {
 }
 
 // orderOf is an order on record that Redis does not know.
-func orderOf(w *liveWorld, user string, n int64) record.Order {
+func orderOf(w *liveWorld, user string, n int64) Order {
 	parts, err := w.partitionsOf(context.Background(), w.sale)
 	storetest.Must(w.t, err)
-	return record.Order{
+	return Order{
 		Reservation: newID(Home(user, len(parts))), Sale: w.sale, User: user,
 		Lines: []api.Line{units("s", n)}, CreatedAt: w.now().UnixMilli(),
 	}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"fanfare/api"
-	"fanfare/store/record"
 	"fanfare/store/redisdb"
 	"fanfare/store/storetest"
 )
@@ -407,7 +406,7 @@ func everyCall(t *testing.T, w *liveWorld, partitions int64) {
 	order := orderOf(w, "z", 4)
 	loading, err := w.begun(ctx, c.Record)
 	storetest.Must(t, err)
-	storetest.Must(t, w.RestoreOrders(ctx, w.sale, []record.Order{order}))
+	storetest.Must(t, w.RestoreOrders(ctx, w.sale, []Order{order}))
 	storetest.Must(t, w.Open(ctx, w.sale, loading))
 	w.want("s", "6 0 6 12")
 	w.mustReserve("v", units("s", 6))

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"fanfare/api"
-	"fanfare/store/record"
 	"fanfare/store/storetest"
 )
 
@@ -95,7 +94,7 @@ func TestS4_SoldAtOnce(t *testing.T) {
 			t.Fatalf("%+v", again)
 		}
 		w.want("s", "1 0 2 3")
-		waiting, err := w.WaitingOrders(t.Context(), Ref{w.sale, 0}, record.Order{}, 10)
+		waiting, err := w.WaitingOrders(t.Context(), Ref{w.sale, 0}, Order{}, 10)
 		storetest.Must(t, err)
 		if len(waiting) != 1 || waiting[0].Reservation != got.Reservation.ID || waiting[0].User != "u" || waiting[0].Lines[0] != units("s", 2) {
 			t.Errorf("waiting %+v", waiting)

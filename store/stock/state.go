@@ -8,7 +8,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"fanfare/api"
-	"fanfare/store/record"
 	"fanfare/store/redisdb"
 )
 
@@ -30,7 +29,7 @@ type partitionState struct {
 	status       int64
 	disowned     bool
 	now, nextDue int64 // ms; nextDue is how long from now, -1: no hold
-	settings     record.Sale
+	settings     Settings
 	made         bool
 	used         int64 // when somebody reserved last, in ms
 	// moves counts transfers, returns the times units were put back on sale, balances the
@@ -128,7 +127,7 @@ func parseState(p *partition, script *redisdb.Script, answer []any) (*partitionS
 	k.made = redisdb.TextAt(s, fieldMade) != ""
 	k.used, k.recorded, k.spread = integer(s, fieldUsed), integer(s, fieldRecorded), integer(s, fieldSpread)
 	k.moves, k.returns, k.balances = redisdb.TextAt(s, fieldMoves), redisdb.TextAt(s, fieldReturns), redisdb.TextAt(s, fieldBalances)
-	k.settings = record.Sale{
+	k.settings = Settings{
 		ID: p.sale, Version: integer(s, fieldVersion), StartsAt: integer(s, fieldStarts), EndsAt: integer(s, fieldEnds),
 		PerUserLimit: integer(s, fieldLimit), HoldMS: integer(s, fieldHold), IdleMS: integer(s, fieldIdle), Partitions: int(integer(s, fieldPartitions)),
 		Loading: redisdb.TextAt(s, fieldLoading), MaxHoldMS: integer(s, fieldMaxHold),
@@ -150,7 +149,7 @@ func (k *partitionState) readNumbers(answer []any, skus []string) {
 		k.totals[redisdb.TextAt(totals, i)] = integer(totals, i+1)
 	}
 	for _, sku := range skus {
-		k.settings.Items = append(k.settings.Items, record.SaleItem{SKU: sku, Total: k.totals[sku]})
+		k.settings.Items = append(k.settings.Items, Item{SKU: sku, Total: k.totals[sku]})
 	}
 }
 
@@ -290,7 +289,7 @@ func unlessZero(n int64) *int64 {
 
 // itemOf adds one sku up over all partitions. The total does not contain oversold units: they
 // show in Figures.Oversold, and here as nothing available.
-func itemOf(found []*partitionState, item record.SaleItem) api.SaleItem {
+func itemOf(found []*partitionState, item Item) api.SaleItem {
 	var n numbers
 	for _, k := range found {
 		n.add(k.stock[item.SKU])

@@ -6,7 +6,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"fanfare/store/record"
 	"fanfare/store/redisdb"
 )
 
@@ -18,10 +17,10 @@ type Ref struct {
 
 // WaitingOrders lists orders of a partition that are not on record yet, oldest
 // first, at most limit, beginning after one (the zero Order for the first page).
-func (x *outbox) WaitingOrders(ctx context.Context, ref Ref, after record.Order, limit int) ([]record.Order, error) {
+func (x *outbox) WaitingOrders(ctx context.Context, ref Ref, after Order, limit int) ([]Order, error) {
 	p := newPartition(ref.Sale, ref.Partition)
 	found, _, err := x.page(ctx, p, p.orders, place{after.CreatedAt, after.Reservation}, limit)
-	orders := make([]record.Order, len(found))
+	orders := make([]Order, len(found))
 	for i := range found {
 		orders[i] = found[i].order(ref.Sale)
 	}
