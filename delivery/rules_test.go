@@ -16,6 +16,7 @@ import (
 
 	"fanfare/api"
 	"fanfare/delivery/transport"
+	"fanfare/store/devices"
 	"fanfare/store/events"
 	"fanfare/store/events/render"
 	"fanfare/store/queue"
@@ -134,6 +135,17 @@ func TestW1_AMessageGoesToItsPlatform(t *testing.T) {
 // W18: the waiting message of a device of APNs has the bytes that it had before there were other
 // platforms. Processes of that time refuse the message of another platform, so that they never send
 // it to APNs.
+func TestARegistrationChangesTheApp(t *testing.T) {
+	t.Parallel()
+	d := New(Options{Sender: silentSender()})
+	m := &message{Token: strings.Repeat("ab", 32), User: "bob", Topic: "com.example.app", Environment: api.EnvProduction}
+	w := &work{m: m, app: d.app(m), charged: d.app(m)}
+	d.update(w, devices.Guard{User: "bob", Topic: "com.example.new", Environment: api.EnvSandbox})
+	if w.app != "com.example.new/sandbox" || w.charged != "com.example.app/production" {
+		t.Errorf("goes through %s, charged to %s", w.app, w.charged)
+	}
+}
+
 func TestW18_TheBytesOfAWaitingMessage(t *testing.T) {
 	t.Parallel()
 	const event = "0qqgk90o3q97mu3iev50vl7a1q0g1qh3"
