@@ -117,35 +117,6 @@ func (d *Delivery) Run(ctx context.Context) error {
 	return err
 }
 
-// work is one notification in this process: either a claimed notification, or one of a claimed
-// event that is sent by the process that targeted it. Exactly one of claimed and event is set.
-type work struct {
-	lease
-	claimed  *queue.Claimed // the notification's own claim
-	event    *OneHop        // the event that the notification is sent with
-	id       string         // of the notification
-	m        *message
-	enqueued time.Time       // when Redis got the notification, or its event
-	probe    bool            // it may be sent although its app is paused
-	app      string          // the app that the message goes through
-	charged  string          // the app that this send has room of; a new registration may change the message's app
-	owner    time.Time       // when the owner of a retried dead letter's device was read
-	hanging  bool            // the service was asked and did not answer
-	answered bool            // the service was asked, or would have been
-	took     time.Duration   // from the request to its answer
-	group    *sync.WaitGroup // the queue's Run that brought the notification waits for it
-}
-
-// lease is the lease that protects a send: the lease of the notification's own claim, or of its
-// event's claim. Its methods cannot end a job.
-type lease interface {
-	Clock() time.Time
-	Context() context.Context
-	Alive() bool
-	Fresh() bool
-	AwaitFresh(ctx context.Context) bool
-}
-
 // Room returns how many more events and notifications this process should claim (queue.Options.Room).
 // Jobs that it could not send soon stay in the queue.
 func (d *Delivery) Room() int { return d.windows.Room() }

@@ -8,38 +8,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"fanfare/api"
-	"fanfare/delivery/transport"
 	"fanfare/store/devices"
 	"fanfare/store/events"
 	"fanfare/store/events/render"
 	"fanfare/store/queue"
 )
-
-// message is a notification in its queue entry. It has everything that sending needs, so that nothing
-// has to be read.
-type message struct {
-	Token        string          `json:"token"`
-	User         string          `json:"user"`
-	Topic        string          `json:"topic"`
-	Environment  api.Environment `json:"environment,omitempty"` // "" unless the platform is APNs
-	Target       string          `json:"-"`                     // a browser's, as in api.Device; secret
-	RegisteredAt int64           `json:"registered_at"`         // Unix ms
-	Event        string          `json:"event"`                 // see events.GroupOf
-	AcceptedAt   int64           `json:"accepted_at"`           // Unix ms
-	Push         render.Push     `json:"push"`
-	// Suspect says that the service refused the device once before.
-	Suspect bool `json:"suspect,omitempty"`
-	// Refused is the reason with which the service permanently refused the notification when it was
-	// sent in one hop. Such a message is stored only to become a dead letter.
-	Refused string `json:"-"`
-	// RefusedSaid is that answer of the service, for people.
-	RefusedSaid string `json:"-"`
-	// Retrying tells that this notification is counted as retrying.
-	Retrying bool `json:"retrying,omitempty"`
-}
 
 // ShowMessage renders a notification's queue entry as JSON, for its dead letter. Of a browser's endpoint it
 // shows the origin alone, and nothing of its keys.
@@ -312,39 +287,6 @@ func (m *message) marked() []byte {
 	again := *m
 	again.Retrying = true
 	return again.encode()
-}
-
-// platform is the push service that issued the token.
-func (m *message) platform() api.Platform { return api.PlatformOf(m.Token, m.Environment) }
-
-// app names the app that a message goes through.
-func (d *Delivery) app(m *message) string {
-	place := string(m.Environment)
-	if m.Target != "" {
-		place = d.o.PushOrigins.OfTarget(m.Target)
-	}
-	return transport.AppOf(m.platform(), m.Topic, place)
-}
-
-func (m *message) registeredAt() time.Time { return time.UnixMilli(m.RegisteredAt) }
-
-// expired tells whether the message has expired.
-func (m *message) expired(now time.Time) bool {
-	return m.Push.ExpiresAt > 0 && now.UnixMilli() >= m.Push.ExpiresAt
-}
-
-// notification builds the Notification for the Sender.
-func (m *message) notification(id string, maySend func() bool) *transport.Notification {
-	n := &transport.Notification{
-		ID: id, Platform: m.platform(), Token: m.Token, Target: m.Target, Topic: m.Topic, Environment: m.Environment,
-		PushType: m.Push.PushType, Priority: m.Push.Priority, CollapseID: m.Push.CollapseID,
-		Payload: m.Push.Payload, MaySend: maySend,
-	}
-	if m.Push.Expiration != nil {
-		at := time.Unix(*m.Push.Expiration, 0)
-		n.Expiration = &at
-	}
-	return n
 }
 
 // Jobs makes an event's notifications for the queue q.
