@@ -132,9 +132,6 @@ func TestW1_AMessageGoesToItsPlatform(t *testing.T) {
 	}
 }
 
-// W18: the waiting message of a device of APNs has the bytes that it had before there were other
-// platforms. Processes of that time refuse the message of another platform, so that they never send
-// it to APNs.
 func TestARegistrationChangesTheApp(t *testing.T) {
 	t.Parallel()
 	d := New(Options{Sender: silentSender()})
@@ -146,6 +143,9 @@ func TestARegistrationChangesTheApp(t *testing.T) {
 	}
 }
 
+// W18: the waiting message of a device of APNs has the bytes that it had before there were other
+// platforms. Processes of that time refuse the message of another platform, so that they never send
+// it to APNs.
 func TestW18_TheBytesOfAWaitingMessage(t *testing.T) {
 	t.Parallel()
 	const event = "0qqgk90o3q97mu3iev50vl7a1q0g1qh3"

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"syscall"
 	"time"
@@ -19,26 +20,30 @@ type fileLocker struct {
 
 // Lock waits for its turn and keeps it until Unlock.
 func (l *fileLocker) Lock(ctx context.Context, _ *sql.DB) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, migrateTries*migrateRest)
-	defer cancel()
-	// Nobody reads or writes it, and it may belong to another user who migrated before.
-	if l.file, err = os.OpenFile(l.path, os.O_RDONLY|os.O_CREATE, 0o644); err != nil {
+	// On NFS only a file that is open for writing can be locked. Elsewhere it may belong to another user, who
+	// migrated before.
+	l.file, err = os.OpenFile(l.path, os.O_RDWR|os.O_CREATE, 0o644)
+	if errors.Is(err, fs.ErrPermission) {
+		l.file, err = os.Open(l.path)
+	}
+	if err != nil {
 		return fmt.Errorf("open migration lock: %w", err)
 	}
-	for {
-		if err = syscall.Flock(int(l.file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err == nil {
+	for range migrateTries {
+		err = syscall.Flock(int(l.file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
 			return nil
 		}
-		select {
-		case <-time.After(migrateRest / 5):
-			if errors.Is(err, syscall.EWOULDBLOCK) {
-				continue
-			}
-		case <-ctx.Done():
-			err = ctx.Err()
+		if !errors.Is(err, syscall.EWOULDBLOCK) {
+			return fmt.Errorf("take migration lock: %w", errors.Join(err, l.file.Close()))
 		}
-		return fmt.Errorf("take migration lock: %w", errors.Join(err, l.file.Close()))
+		select {
+		case <-time.After(migrateRest):
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), l.file.Close())
+		}
 	}
+	return errors.Join(errors.New("another process has been migrating for too long"), l.file.Close())
 }
 
 // Unlock releases the lock for the next process.
