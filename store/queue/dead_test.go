@@ -219,6 +219,9 @@ func TestN14_DeadLettersOfSeveralQueues(t *testing.T) {
 			w := setup(t, db, func(o *queue.Options) { o.Shards = 2; o.Name += name })
 			queues = append(queues, w.q)
 			for n := range 30 {
+				if n < 8 && name != "z" {
+					continue // the oldest are all of one queue
+				}
 				values := []any{"i", fmt.Sprint(name, n), "t", "", "k", "", "u", "", "g", "", "w", "", "s", "1", "a", "",
 					"p", "{}", "reason", []string{"A", "B"}[n%2]}
 				args := &redis.XAddArgs{Stream: w.prefix(n/4%2) + "dead", ID: fmt.Sprintf("%d-%d", 5+n/8, n/4+n), Values: values}
@@ -241,9 +244,9 @@ func TestN14_DeadLettersOfSeveralQueues(t *testing.T) {
 						break
 					}
 				}
-				want := 90
+				want := 74
 				if f.Reason != "" {
-					want = 45
+					want = 37
 				}
 				if len(seen) != want {
 					t.Errorf("%+v, pages of %d: %d letters, want %d", f, limit, len(seen), want)
