@@ -76,19 +76,34 @@ type streamStatsRequest struct {
 //	@Failure		503	{object}	api.Problem		"overloaded: the process has FANFARE_MAX_STREAMS open; unavailable"
 //	@Router			/v1/stats/stream [get]
 func (s *server) streamStats(ctx context.Context, _ *streamStatsRequest, out *web.Stream) error {
-	wake := make(chan struct{}, 1)
 	for opened := false; ; opened = true {
 		var now figures
-		web.OnNewStack(func() { now = s.figures.Get(ctx) })
-		if now.err != nil && !(opened && api.Passing(now.err)) {
+		read := make(chan struct{})
+		go func() { defer close(read); now = s.figures.Get(ctx) }()
+		if !opened {
+			select {
+			case <-read:
+				if now.err != nil {
+					return now.err
+				}
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			case <-s.web.Closing(): // which ends the stream
+			}
+		}
+		if err := out.Await(ctx, read); err != nil {
+			return err
+		}
+		if now.err != nil && !api.Passing(now.err) {
 			return now.err
 		}
 		if err := out.Send(now.event); err != nil {
 			return err
 		}
-		next := time.AfterFunc(figuresEvery, func() { wake <- struct{}{} })
-		if err := out.Await(ctx, wake); err != nil {
-			next.Stop()
+		due := make(chan struct{})
+		timer := time.AfterFunc(figuresEvery, func() { close(due) })
+		if err := out.Await(ctx, due); err != nil {
+			timer.Stop()
 			return err
 		}
 	}
