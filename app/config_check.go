@@ -174,7 +174,7 @@ func (c *config) checkRoles() problems {
 
 func (c *config) checkShards() problems {
 	for _, shard := range c.ShardSet {
-		if shard >= c.Shards {
+		if c.Shards > 0 && shard >= c.Shards { // 0 is refused by itself
 			return problems{fmt.Sprintf("FANFARE_SHARD_SET: %d is not below FANFARE_SHARDS (%d)", shard, c.Shards)}
 		}
 	}
