@@ -191,16 +191,14 @@ step() {
 
 # run_tests tests all packages, also when some fail. Those that take longest begin first, and beside
 # them those that mostly wait. The tests of the whole program follow, alone, because they start
-# processes of their own. More tests run at once than there are processors, because most of them
-# wait most of the time: for leases, heartbeats and other servers.
+# processes of their own; more of them run at once, because most of them wait most of the time.
 run_tests() {
-	local others failed=0 processors
-	processors=$(nproc)
+	local others failed=0
 	others=$(go list ./... | grep -v '/e2e$')
 	# shellcheck disable=SC2086 # a list of words
-	go test -race -vet=off -p 2 -parallel $((2 * processors)) -timeout 30m ./handlers ./store/queue ./delivery/targeting \
-		./store/stock ./store/sales ./store/redisdb ./store/contacts ./store/chat $others "$@" || failed=1
-	go test -race -vet=off -timeout 30m -parallel $((2 * processors)) ./e2e "$@" || failed=1
+	go test -race -vet=off -p 2 -timeout 30m ./handlers ./store/queue ./delivery/targeting ./store/stock ./store/sales ./store/redisdb \
+		./store/contacts ./store/chat $others "$@" || failed=1
+	go test -race -vet=off -timeout 30m -parallel $((2 * $(nproc))) ./e2e "$@" || failed=1
 	return $failed
 }
 
@@ -215,9 +213,7 @@ main() {
 	export TMPDIR=$work/tmp
 	start_mariadb
 	# Not ours, and by far the slowest under the race detector: SQLite, translated to
-	# Go, and the interpreter of the embedded Redis. The embedded Redis itself has to have
-	# the detector: it uses a sync.Map, whose code all packages share, and without the
-	# detector in that code it reports races that are none.
+	# Go, and the interpreter of the embedded Redis.
 	export GOFLAGS="${GOFLAGS:-} -gcflags=modernc.org/...=-race=false -gcflags=github.com/yuin/gopher-lua/...=-race=false"
 	# The tests' own collector costs a tenth of all their time otherwise. Servers that
 	# they start have an environment of their own.
