@@ -224,6 +224,7 @@ func TestP1_EventTypesAreFreshWithinASecond(t *testing.T) {
 	storetest.EachSQL(t, func(t *testing.T, sql string) {
 		db := storetest.Open(t, "")
 		w := setupOn(t, db, sql)
+		w.mustType("t", api.EventTypeRequest{Title: "one"}) // the other process has it from the start
 		other := w.store(db, w.rec)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
@@ -235,11 +236,13 @@ func TestP1_EventTypesAreFreshWithinASecond(t *testing.T) {
 			}
 		}()
 		plain := &api.EventRequest{Type: "t", Actor: "al", Audience: api.Audience{Users: []string{"a"}}}
-		_, _, err := other.Accept(t.Context(), plain, api.Idempotency{})
+		unknown := *plain
+		unknown.Type = "u"
+		_, _, err := other.Accept(t.Context(), &unknown, api.Idempotency{})
 		mustCode(t, err, api.CodeUnknownEventType)
-		w.mustType("t", api.EventTypeRequest{Title: "one"})
+		w.mustType("u", api.EventTypeRequest{Title: "one"})
 		// An unknown type is looked up once before it is refused: no waiting.
-		if _, _, err := other.Accept(t.Context(), plain, api.Idempotency{}); err != nil {
+		if _, _, err := other.Accept(t.Context(), &unknown, api.Idempotency{}); err != nil {
 			t.Errorf("a type made a moment ago: %v", err)
 		}
 		best := time.Hour
