@@ -212,3 +212,34 @@ func TestN18_StreamEndsWithItsKey(t *testing.T) {
 	stays.wantStats()
 	stays.wantStats()
 }
+
+// N18: while Redis hangs, no stream waits for the readings of others: each ends as soon after its key as always.
+func TestN18_StreamsEndWithTheirKeyWhileRedisHangs(t *testing.T) {
+	t.Parallel()
+	redis := storetest.Redis(t)
+	w := setupOn(t, storetest.Open(t, redis.URL()))
+	secret, key, err := w.keys.Create(t.Context(), "one", []api.Scope{api.ScopeOpsRead}, nil)
+	storetest.Must(t, err)
+	w.mustKey(api.ScopeOps) // without any key there would be no access control
+	var all [20]*follower
+	for i := range all {
+		all[i] = w.followStats("Authorization: Bearer " + secret)
+		all[i].wantStats()
+	}
+	redis.Pause()
+	defer redis.Resume()
+	for e := all[0].wantData(); e.name != "unavailable"; e = all[0].wantData() {
+	}
+	storetest.Must(t, w.keys.Revoke(t.Context(), key.ID))
+	revoked := time.Now()
+	for _, f := range all {
+		for e, err := f.next(); err == nil; e, err = f.next() {
+			if e.data != "" && e.name != "stats" && e.name != "unavailable" {
+				t.Fatalf("%+v", e)
+			}
+		}
+	}
+	if took := time.Since(revoked); took > 15*time.Second { // 10 s, and some for a busy machine
+		t.Errorf("the last stream ended after %v", took)
+	}
+}
