@@ -122,6 +122,7 @@ func TestConfigProblems(t *testing.T) {
 		"EmbeddedInTheOpen":      {"FANFARE_ADDR=:8080", "FANFARE_REDIS_URL: is needed when FANFARE_ADDR is not loopback"},
 		"NameIsNotLoopback":      {"FANFARE_ADDR=db.example:8080", "FANFARE_REDIS_URL: is needed"},
 		"RedisWithoutHost":       {"FANFARE_REDIS_URL=redis://", "FANFARE_REDIS_URL: a host is missing"},
+		"ShardsReportedOnce":     {"FANFARE_SHARDS=0 FANFARE_SHARD_SET=0-3", "configuration: FANFARE_SHARDS: 0 is not within 1 to 256"},
 		"RedisDatabase":          {"FANFARE_REDIS_URL=redis://h/x FANFARE_SHARDS=0", "2 problems"},
 		"ContactsRedis":          {"FANFARE_CONTACTS_REDIS_URL=http://x", "FANFARE_CONTACTS_REDIS_URL: the scheme must be"},
 		"ContactsBeyondTheCap":   {"FANFARE_CONTACTS_MAX=128", "FANFARE_CONTACTS_MAX: 128 is not within 1 to 127"},
