@@ -29,7 +29,7 @@ const (
 	partJobs = 64               // jobs of a batch that share a part
 )
 
-// putHead writes the first 40 bits of an id: 30 of the time, 8 of the shard, 2 by chance.
+// putHead writes the first 40 bits of an id: 30 of the time, 8 of the shard, 2 random ones.
 func putHead(b []byte, head uint64) {
 	b[0], b[1], b[2], b[3], b[4] = byte(head>>32), byte(head>>24), byte(head>>16), byte(head>>8), byte(head)
 }
@@ -76,7 +76,7 @@ func DeriveID(first string, digest []byte, n int) string {
 	if err != nil || len(b) != 20 {
 		return first
 	}
-	head := binary.BigEndian.Uint64(b) >> 24 &^ 3 // what is by chance goes
+	head := binary.BigEndian.Uint64(b) >> 24 &^ 3 // without the two random bits
 	putHead(b, head+uint64(n/partJobs)<<10)
 	copy(b[5:], digest)
 	return idText.EncodeToString(b)
