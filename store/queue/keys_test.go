@@ -173,17 +173,18 @@ func TestQ2_BlockedJobsDoNotHoldUpOthers(t *testing.T) {
 			w.mustEnqueue(blocked...)
 		}
 		<-started
-		best, soon := time.Hour, 10*time.Millisecond
-		if db.Embedded() {
-			soon *= 16 // as much slower are its scripts
-		}
-		for n := 0; n < 50 && best > soon; n++ { // the machine may be busy: the best counts
+		best := time.Hour
+		for range 5 { // the machine may be busy: the best of five counts
 			before := time.Now()
 			w.mustEnqueue(queue.Job{Key: "free", ID: queue.NewID(0, epoch)})
 			if key := <-started; key != "free" {
 				t.Fatalf("%s started", key)
 			}
 			best = min(best, time.Since(before))
+		}
+		soon := 10 * time.Millisecond
+		if db.Embedded() {
+			soon *= 16 // as much slower are its scripts
 		}
 		if best > soon {
 			t.Errorf("the next runnable job took %v to start", best)
