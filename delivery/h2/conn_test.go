@@ -424,16 +424,23 @@ func TestSilentPeerIsGivenUp(t *testing.T) {
 	t.Parallel()
 	p := setup(t, func(o *Options) { o.ReadIdle, o.PingTimeout = 50*time.Millisecond, 300*time.Millisecond })
 	_, done := p.start([]byte("x"), nil)
-	pings := 0
-	for pings < 2 { // on a slow machine the first one comes before the request
+	var headers, data, pings int
+	for headers == 0 || data == 0 || pings < 2 { // on a slow machine a PING comes before the request
 		f, err := p.ReadFrame()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if ping, ok := f.(*http2.PingFrame); ok {
+		switch f := f.(type) {
+		case *http2.MetaHeadersFrame:
+			headers++
+		case *http2.DataFrame:
+			data++
+		case *http2.PingFrame:
 			if pings++; pings == 1 {
-				_ = p.WritePing(true, ping.Data)
+				_ = p.WritePing(true, f.Data)
 			}
+		default:
+			t.Fatalf("got the frame %v", f)
 		}
 	}
 	if r := done.must(t); !errors.Is(r.Err, errSilent) {

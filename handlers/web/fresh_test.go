@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A reading that takes longer than its value stays fresh is shared by all who wait for it.
+// Callers share a reading even if it takes longer than its value stays fresh.
 func TestFreshSharesASlowReading(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
