@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -84,16 +85,19 @@ func TestKeysAsJSON(t *testing.T) {
 // A key that one server made works on the others, and ends on all of them when one has revoked it.
 func TestN19_OtherServersFollow(t *testing.T) {
 	t.Parallel()
-	vars := []string{"FANFARE_REDIS_URL=" + storetest.Redis(t).URL(), "FANFARE_DATABASE_URL=" + storetest.MySQL(t), "FANFARE_LOG_LEVEL=debug"}
+	vars := []string{"FANFARE_REDIS_URL=" + storetest.Redis(t).URL(), "FANFARE_DATABASE_URL=" + storetest.MySQL(t), "FANFARE_LOG_LEVEL=debug",
+		"FANFARE_TRUSTED_PROXIES=127.0.0.0/8"}
 	key := mustCreateKey(t, t.TempDir(), "admin", vars...)
 	servers := mustServeMany(t, 2, vars...)
 	one, other := servers[0], servers[1]
 	one.key, other.key = key, key
 	var made struct{ ID, Key string }
 	one.must(201, &made, "POST", "/v1/keys", map[string]any{"name": "looks on", "scopes": []string{"ops:read"}})
+	asked := 0
 	answers := func(p *program, want int) func() bool {
 		return func() bool {
-			status, _, err := p.try("GET", "/v1/stats", nil, "Authorization", "Bearer "+made.Key)
+			asked++ // each time from another address, because one with 20 wrong keys gets 429
+			status, _, err := p.try("GET", "/v1/stats", nil, "Authorization", "Bearer "+made.Key, "X-Forwarded-For", fmt.Sprint("192.0.2.", asked%256))
 			return err == nil && status == want
 		}
 	}
