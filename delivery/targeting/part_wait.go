@@ -53,9 +53,9 @@ func (p *page) patient() bool {
 	return p.part() && p.c.Now.Sub(p.c.EnqueuedAt) < partPatience
 }
 
-// waitsForWindow lets a part wait, before anything is read for it, as long as the windows have no
+// partWaitsForWindow lets a part wait, before anything is read for it, as long as the windows have no
 // room for the shares of an earlier part of its event.
-func (t *Targeting) waitsForWindow(p *page) bool {
+func (t *Targeting) partWaitsForWindow(p *page) bool {
 	if t.o.Delivery == nil || !p.c.First || !p.patient() {
 		return false
 	}

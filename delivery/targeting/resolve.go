@@ -22,7 +22,7 @@ const maxMissed = 40 << 10
 // SQL, and returns the pages that need it or are behind others, of which nothing has begun. The
 // error comes from reading the settings.
 func (t *Targeting) resolve(ctx context.Context, pages []*page, fromCache bool) (forSQL []*page, err error) {
-	if pages = slices.DeleteFunc(pages, t.waitsForWindow); len(pages) == 0 {
+	if pages = slices.DeleteFunc(pages, t.partWaitsForWindow); len(pages) == 0 {
 		return nil, nil
 	}
 	if pages = t.recall(ctx, pages); len(pages) == 0 {

@@ -127,7 +127,7 @@ func JobOf(c *queue.Claimed) (*Job, error) {
 	return j, err
 }
 
-// DecodeJob reads the form of Encode.
+// DecodeJob reads the form of Encode (job_text.go).
 func DecodeJob(payload []byte) (*Job, error) {
 	j := new(Job)
 	if err := json.Unmarshal(payload, j); err != nil {

@@ -24,7 +24,7 @@ const (
 )
 
 // Entry is a job as Redis keeps it, wherever it is: one text of a kind, a head and
-// a payload (lua/part_shard.lua). Whatever becomes of the job before its end is in
+// a payload (lua/part_text.lua). Whatever becomes of the job before its end is in
 // the head: so a job needs no record beside it, unless it is to be found by its id.
 type Entry struct {
 	Job Job

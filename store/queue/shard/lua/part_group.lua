@@ -8,7 +8,7 @@
 -- GIVES: count, count_reason, save_groups
 
 -- SHORT are letters for the names of which the queue "notifications" has millions;
--- group.go has the same.
+-- shortNames in reports.go of the queue has the same.
 local SHORT = { created = 'c', delivered = 'd', expired = 'e', failed = 'f', retrying = 'r', unknown_outcome = 'u' }
 local groups = {}
 
