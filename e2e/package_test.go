@@ -34,6 +34,16 @@ func TestLinterConfiguration(t *testing.T) {
 	}
 }
 
+// The passwords beside compose.yaml get neither into the repository nor into an image.
+func TestPasswordsStayOutside(t *testing.T) {
+	t.Parallel()
+	for _, list := range []string{".gitignore", ".dockerignore"} {
+		if !slices.Contains(strings.Split(storetest.RepositoryFile(t, list), "\n"), ".env") {
+			t.Errorf("%s lacks .env", list)
+		}
+	}
+}
+
 // The Dockerfile builds one static file that knows its version, so that an image without a shell or
 // a C library can run it.
 func TestDockerfileBuildsAStaticBinary(t *testing.T) {
