@@ -122,7 +122,7 @@ func storeFloor(pkg string) int {
 		return 1
 	case "store/lock", "store/queue", "store/record":
 		return 2
-	case "store/sales": // on store/stock
+	case "store/sales", "store/sessions": // on store/stock, on store/usertokens
 		return 4
 	case "store/storetest":
 		return 9

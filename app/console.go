@@ -18,7 +18,7 @@ import (
 func (a *app) console(routes http.Handler) http.Handler {
 	o := console.Options{
 		Routes: routes, As: asOperator, HasKeys: a.keys.Any, FindKey: a.keys.Find, KeyID: apikeys.IDOf,
-		Sessions: sessions.New(a.redis, sessions.Options{}), Mode: a.config.Console, HidePayloads: !bool(a.config.ConsolePayloads),
+		Sessions: sessions.New(a.redis, a.tokens, sessions.Options{}), Mode: a.config.Console, HidePayloads: !bool(a.config.ConsolePayloads),
 		Starting: a.notYet, Logger: a.log,
 	}
 	if a.config.PublicURL != "" {

@@ -3,24 +3,64 @@ package sessions_test
 import (
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
 	"fanfare/api"
 	"fanfare/store/redisdb"
 	"fanfare/store/sessions"
 	"fanfare/store/storetest"
+	"fanfare/store/usertokens"
 )
 
 // No goroutine that a test started runs after the tests.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// ids makes the store that makes and recognises ids.
+func ids(t *testing.T, db *redisdb.DB) *usertokens.Store {
+	t.Helper()
+	rec := storetest.Record(t, storetest.SQLite(t))
+	ids, err := usertokens.New(rec, db, usertokens.Options{})
+	storetest.Must(t, err)
+	storetest.Must(t, ids.Load(t.Context()))
+	return ids
+}
+
+// An id that nobody was given is refused without asking Redis, whoever asks for whatever.
+func TestN3_MadeUpIDsAskRedisNothing(t *testing.T) {
+	t.Parallel()
+	var commands atomic.Int64
+	db := storetest.FaultyBy(t, storetest.Open(t, storetest.Redis(t).URL()), redis.Cmder.Name, func(string, bool) error {
+		commands.Add(1)
+		return nil
+	})
+	made, elsewhere := ids(t, db), ids(t, db)
+	s := sessions.New(db, made, sessions.Options{})
+	ticket, err := made.NewSecret("ticket")
+	storetest.Must(t, err)
+	other, err := elsewhere.NewSecret("session")
+	storetest.Must(t, err)
+	before := commands.Load()
+	for _, id := range []string{"", "x", ticket, other, strings.Repeat("A", 32), strings.Repeat("x", 1<<10)} {
+		for _, extend := range []bool{false, true} {
+			_, err := s.Use(t.Context(), id, extend)
+			storetest.WantCode(t, err, api.CodeUnauthorized)
+		}
+		storetest.Must(t, s.Close(t.Context(), id))
+	}
+	if n := commands.Load() - before; n != 0 {
+		t.Errorf("made-up ids cost %d commands", n)
+	}
+}
+
 func TestSessions(t *testing.T) {
 	t.Parallel()
 	storetest.EachRedisAlone(t, func(t *testing.T, db *redisdb.DB) {
-		s := sessions.New(db, sessions.Options{})
+		s := sessions.New(db, ids(t, db), sessions.Options{})
 		id, err := s.Open(t.Context(), "somekey")
 		storetest.Must(t, err)
 		other, err := s.Open(t.Context(), "otherkey")
@@ -49,7 +89,8 @@ func TestSessions(t *testing.T) {
 func TestWhatRedisKnows(t *testing.T) {
 	t.Parallel()
 	r := storetest.Redis(t)
-	s := sessions.New(storetest.Open(t, r.URL()), sessions.Options{})
+	db := storetest.Open(t, r.URL())
+	s := sessions.New(db, ids(t, db), sessions.Options{})
 	id, err := s.Open(t.Context(), "somekey")
 	storetest.Must(t, err)
 	keys, err := r.Client().Keys(t.Context(), "ff:{session:*").Result()
@@ -58,7 +99,7 @@ func TestWhatRedisKnows(t *testing.T) {
 		t.Fatalf("keys %q", keys)
 	}
 	value := r.Client().Get(t.Context(), keys[0]).Val()
-	if strings.Contains(keys[0]+value, id) || len(id) < 43 {
+	if strings.Contains(keys[0]+value, id) || len(id) < 32 {
 		t.Errorf("the id %q is in Redis, or short: %q %q", id, keys[0], value)
 	}
 	if left := r.Client().PTTL(t.Context(), keys[0]).Val(); left <= 50*time.Minute || left > time.Hour {
@@ -81,7 +122,7 @@ func TestTimes(t *testing.T) {
 	db := storetest.Open(t, r.URL())
 	t.Run("Idle", func(t *testing.T) {
 		t.Parallel()
-		s := sessions.New(db, sessions.Options{Idle: time.Second})
+		s := sessions.New(db, ids(t, db), sessions.Options{Idle: time.Second})
 		id, err := s.Open(t.Context(), "key")
 		storetest.Must(t, err)
 		storetest.Eventually(t, time.Minute, "it ends although a page refreshes itself", func() bool {
@@ -91,11 +132,12 @@ func TestTimes(t *testing.T) {
 	})
 	t.Run("Used", func(t *testing.T) {
 		t.Parallel()
-		s := sessions.New(db, sessions.Options{Idle: time.Minute, Life: 3 * time.Second})
+		ids := ids(t, db)
+		s := sessions.New(db, ids, sessions.Options{Idle: time.Minute, Life: 3 * time.Second})
 		began := time.Now()
 		id, err := s.Open(t.Context(), "key")
 		storetest.Must(t, err)
-		short := sessions.New(db, sessions.Options{Idle: time.Minute})
+		short := sessions.New(db, ids, sessions.Options{Idle: time.Minute})
 		storetest.Eventually(t, time.Minute, "its life is over", func() bool {
 			_, err := short.Use(t.Context(), id, true)
 			return api.CodeOf(err) == api.CodeUnauthorized
@@ -106,7 +148,8 @@ func TestTimes(t *testing.T) {
 	})
 	t.Run("UseLetsItLast", func(t *testing.T) {
 		t.Parallel()
-		brief, s := sessions.New(db, sessions.Options{Idle: time.Minute}), sessions.New(db, sessions.Options{Idle: 2 * time.Hour, Life: 3 * time.Hour})
+		ids := ids(t, db)
+		brief, s := sessions.New(db, ids, sessions.Options{Idle: time.Minute}), sessions.New(db, ids, sessions.Options{Idle: 2 * time.Hour, Life: 3 * time.Hour})
 		id, err := brief.Open(t.Context(), "lasting")
 		storetest.Must(t, err)
 		_, err = s.Use(t.Context(), id, true)
@@ -128,7 +171,8 @@ func TestTimes(t *testing.T) {
 func TestRedisAway(t *testing.T) {
 	t.Parallel()
 	proxy, url := storetest.ProxyTo(t, storetest.Redis(t).URL())
-	s := sessions.New(storetest.Open(t, url), sessions.Options{})
+	db := storetest.Open(t, url)
+	s := sessions.New(db, ids(t, db), sessions.Options{})
 	id, err := s.Open(t.Context(), "key")
 	storetest.Must(t, err)
 	proxy.Cut()

@@ -18,23 +18,23 @@ import (
 	"fanfare/store/redisdb"
 )
 
-// A ticket is 128 random bits and the first bytes of their MAC, in base64: a made-up ticket is
-// refused without asking Redis.
+// A secret, such as a ticket, is 128 random bits and the first bytes of their MAC, in base64: a made-up
+// one is refused without asking Redis.
 const (
-	ticketRandom = 16 // bytes
-	ticketMAC    = 8
+	secretRandom = 16 // bytes
+	secretMAC    = 8
 )
+
+// ticketPurpose is what tickets are for, see NewSecret.
+const ticketPurpose = "ticket"
 
 // GiveTicket makes a ticket from the credentials that a user calls with. It opens one stream or
 // long poll in the user's name, within 60 s and before the user's token ends.
 func (s *Store) GiveTicket(ctx context.Context, u *api.User) (*api.Ticket, error) {
-	own := s.signer()
-	if own == nil {
-		return nil, errNoSigner()
+	ticket, err := s.NewSecret(ticketPurpose)
+	if err != nil {
+		return nil, err
 	}
-	random := make([]byte, ticketRandom, ticketRandom+ticketMAC)
-	rand.Read(random) // never fails
-	ticket := base64.RawURLEncoding.EncodeToString(append(random, own.ticketMAC(random)...))
 	value, err := json.Marshal(u)
 	if err != nil {
 		return nil, fmt.Errorf("write a ticket: %w", err)
@@ -53,7 +53,7 @@ func (s *Store) GiveTicket(ctx context.Context, u *api.User) (*api.Ticket, error
 // TakeTicket uses a ticket up and returns its user. A ticket that was never made, was already
 // taken or has ended is api.CodeUnauthorized.
 func (s *Store) TakeTicket(ctx context.Context, ticket string) (*api.User, error) {
-	if !s.madeTicket(ticket) {
+	if !s.MadeSecret(ticketPurpose, ticket) {
 		return nil, errNoTicket()
 	}
 	cmd := redis.NewStringCmd(ctx, "getdel", ticketKey(ticket))
@@ -77,23 +77,34 @@ func (s *Store) TakeTicket(ctx context.Context, ticket string) (*api.User, error
 	return u, nil
 }
 
-// madeTicket tells whether a ticket was made with one of fanfare's own keys.
-func (s *Store) madeTicket(ticket string) bool {
-	text, err := base64.RawURLEncoding.DecodeString(ticket)
-	keys := s.own.Load()
-	if err != nil || len(text) != ticketRandom+ticketMAC || keys == nil {
-		return false
+// NewSecret makes a secret for a purpose, which MadeSecret recognises on every server.
+func (s *Store) NewSecret(purpose string) (string, error) {
+	own := s.signer()
+	if own == nil {
+		return "", errNoSigner()
 	}
-	random, mac := text[:ticketRandom], text[ticketRandom:]
-	return slices.ContainsFunc(*keys, func(own ownKey) bool { return hmac.Equal(mac, own.ticketMAC(random)) })
+	random := make([]byte, secretRandom, secretRandom+secretMAC)
+	rand.Read(random) // never fails
+	return base64.RawURLEncoding.EncodeToString(append(random, own.secretMAC(purpose, random)...)), nil
 }
 
-// ticketMAC is the MAC of a ticket's random bytes, which proves that a server made the ticket.
-func (o *ownKey) ticketMAC(random []byte) []byte {
+// MadeSecret reports whether NewSecret made a secret for the purpose, with a key that fanfare still has.
+func (s *Store) MadeSecret(purpose, secret string) bool {
+	text, err := base64.RawURLEncoding.DecodeString(secret)
+	keys := s.own.Load()
+	if err != nil || len(text) != secretRandom+secretMAC || keys == nil {
+		return false
+	}
+	random, mac := text[:secretRandom], text[secretRandom:]
+	return slices.ContainsFunc(*keys, func(own ownKey) bool { return hmac.Equal(mac, own.secretMAC(purpose, random)) })
+}
+
+// secretMAC is the MAC of a secret's random bytes, which proves that a server made the secret.
+func (o *ownKey) secretMAC(purpose string, random []byte) []byte {
 	h := hmac.New(sha256.New, o.private.Seed())
-	h.Write([]byte("ticket "))
+	h.Write([]byte(purpose + " "))
 	h.Write(random)
-	return h.Sum(nil)[:ticketMAC]
+	return h.Sum(nil)[:secretMAC]
 }
 
 func errNoTicket() error {
