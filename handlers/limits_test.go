@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"fanfare/api"
+	"fanfare/console"
 	"fanfare/handlers"
 	"fanfare/handlers/web"
 	"fanfare/store/storetest"
@@ -164,6 +165,28 @@ func TestSlowBody(t *testing.T) {
 	body, err := io.ReadAll(res.Body)
 	storetest.Must(t, err)
 	answer{status: res.StatusCode, body: string(body)}.wants(t, 408, problem(api.CodeRequestTimeout, "the body did not arrive in time"))
+}
+
+// A body that never comes is not waited for, wherever it is sent and whether it is read or not.
+func TestSlowBodiesEverywhere(t *testing.T) {
+	t.Parallel()
+	w := setupConsole(t, func(*console.Options) {})
+	w.mustKey(api.ScopePush)
+	for _, c := range []string{"POST /console/login", "POST /v1/nowhere", "DELETE /docs/", "PUT /v1/event-types/a", "POST /v1/events"} {
+		method, path, _ := strings.Cut(c, " ")
+		t.Run(c, func(t *testing.T) {
+			t.Parallel()
+			conn := w.mustBegin(method, path)
+			began := time.Now()
+			storetest.Must(t, conn.SetReadDeadline(time.Now().Add(25*time.Second)))
+			res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			storetest.Must(t, err)
+			_ = res.Body.Close()
+			if res.StatusCode < 400 || time.Since(began) > 15*time.Second {
+				t.Errorf("%d after %v", res.StatusCode, time.Since(began))
+			}
+		})
+	}
 }
 
 // TestRedisAway stops Redis under a running server.

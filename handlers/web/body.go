@@ -12,6 +12,14 @@ import (
 	"fanfare/api"
 )
 
+// limitBody gives the body of a request the request's time to arrive, also if nobody reads it: the
+// server reads the rest before it answers. So a caller who sends a byte a second is not waited for.
+func (s *Server) limitBody(w http.ResponseWriter, r *http.Request, info *requestInfo) {
+	if r.ContentLength != 0 {
+		_ = http.NewResponseController(w).SetReadDeadline(info.started.Add(s.o.RequestTimeout)) // not all can, in tests
+	}
+}
+
 // readBody reads a JSON body of at most limit bytes, whether its length was announced or not. It
 // returns nil for an empty body if the body may be left out.
 func (s *Server) readBody(w http.ResponseWriter, r *http.Request, limit int64, optional bool) ([]byte, error) {
@@ -59,15 +67,12 @@ func tooLarge(limit int64) error {
 	return api.Errorf(api.CodePayloadTooLarge, "the body may have at most %d bytes", limit).With("max_bytes", limit)
 }
 
-// readAll reads the whole body before the request's deadline, so that a caller who sends a byte
-// a second does not hold one of the requests in flight.
+// readAll reads the whole body, which must arrive in time (limitBody).
 func (s *Server) readAll(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	if r.ContentLength == 0 {
 		return nil, nil
 	}
-	control, info := http.NewResponseController(w), infoOf(r.Context())
-	limited := !info.deadline.IsZero() && control.SetReadDeadline(info.deadline) == nil
-	in := &incoming{admission: s.admission, info: info, size: r.ContentLength, limit: limit}
+	in := &incoming{admission: s.admission, info: infoOf(r.Context()), size: r.ContentLength, limit: limit}
 	from := r.Body
 	if in.size < 0 {
 		from = http.MaxBytesReader(w, r.Body, limit)
@@ -75,10 +80,9 @@ func (s *Server) readAll(w http.ResponseWriter, r *http.Request, limit int64) ([
 	body, err := in.read(from)
 	var over *http.MaxBytesError
 	switch {
-	case err == nil && limited:
-		// After an error the deadline stays, because otherwise the server would go on reading.
-		return body, control.SetReadDeadline(time.Time{})
 	case err == nil:
+		// After an error the deadline stays, because otherwise the server would go on reading.
+		_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 		return body, nil
 	case errors.As(err, &over):
 		return nil, tooLarge(limit)

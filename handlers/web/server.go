@@ -107,6 +107,7 @@ func (s *Server) around(next http.HandlerFunc) http.Handler {
 		r = r.WithContext(info)
 		s.meters.inFlight.Inc()
 		defer s.end(r, info)
+		s.limitBody(w, r, info)
 		harden(w.Header(), r.TLS != nil)
 		w.Header()["X-Request-Id"] = []string{info.id}
 		if err := s.localOnly(r); err != nil {
