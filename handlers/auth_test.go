@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"fanfare/store/storetest"
@@ -157,6 +158,28 @@ func TestOpenServer(t *testing.T) {
 		t.Parallel()
 		w.do(get("/healthz").with("Host: evil.example.com")).wants(t, 421, misdirected)
 	})
+}
+
+// A request that arrives while the process starts is checked again when its key would be asked for.
+func TestOpenServerThatStarts(t *testing.T) {
+	t.Parallel()
+	for header, status := range map[string]int{"Host: evil.example.com": 421, "Origin: https://evil.example.com": 403, "X-Accept-Me: please": 200} {
+		t.Run(header, func(t *testing.T) {
+			t.Parallel()
+			var looks atomic.Int32
+			w := setup(t, func(o *handlers.Options) {
+				o.Web.Starting = func() error {
+					if looks.Add(1) <= 2 { // of localOnly and of the check of the calling page
+						return api.Errorf(api.CodeUnavailable, "starting")
+					}
+					return nil
+				}
+			})
+			if a := w.do(get("/v1/event-types").with(header)); a.status != status {
+				t.Errorf("%d %s", a.status, a.body)
+			}
+		})
+	}
 }
 
 func TestNeverOpenAgain(t *testing.T) {

@@ -64,7 +64,11 @@ func (s *Server) identify(r *http.Request, info *requestInfo, rt *Route) error {
 		return s.identifyUser(info, rt, func() (*api.User, error) { return s.userOfTicket(r.Context(), info, ticket) })
 	}
 	if !s.o.HasKeys() {
-		return nil
+		// Again: the first look may have been while the process was starting.
+		if s.foreign(r, rt.forPages()) {
+			return errForeign()
+		}
+		return s.localOnly(r)
 	}
 	return s.identifyKey(r, info, rt.Scope, secret, ok)
 }

@@ -26,11 +26,11 @@ func (s *Server) localOnly(r *http.Request) error {
 
 // foreign tells whether a server without a key must refuse the calling page: its origin is
 // another one, except on this machine for routes that user tokens open.
-func (s *Server) foreign(r *http.Request, m *mounted) bool {
+func (s *Server) foreign(r *http.Request, users bool) bool {
 	if s.o.HasKeys() || s.o.Starting() != nil || sameOrigin(r) {
 		return false
 	}
-	return m == nil || !m.users || s.admitted(r) == ""
+	return !users || s.admitted(r) == ""
 }
 
 func errForeign() error {

@@ -96,7 +96,7 @@ func (rt *router) serve(w http.ResponseWriter, r *http.Request) {
 	m := rt.find(params, r.Method, path)
 	switch {
 	case rt.preflight(w, r, params, path):
-	case rt.server.foreign(r, m):
+	case rt.server.foreign(r, m != nil && m.users):
 		fail(w, r, errForeign())
 	case m == nil:
 		rt.refuse(w, r, rt.allowed(params, path))
@@ -141,6 +141,9 @@ func (rt *router) allowed(params *chi.Context, path string) []string {
 	})
 }
 
+// forPages reports whether pages of other origins may call the route.
+func (rt *Route) forPages() bool { return rt.User != "" || rt.Pages }
+
 // NotFound answers for paths that have no route.
 func NotFound(w http.ResponseWriter, r *http.Request) {
 	fail(w, r, api.Errorf(api.CodeNotFound, "there is nothing at this path"))
@@ -164,6 +167,6 @@ func (s *Server) mount(rt Route) *mounted {
 		run = toAllPages(run)
 	}
 	m := s.meters.mounted(rt.Pattern, run)
-	m.users = rt.User != "" || rt.Pages
+	m.users = rt.forPages()
 	return m
 }
