@@ -136,8 +136,11 @@ func (s *Server) record(r *http.Request, info *requestInfo) {
 // server does not spend its time on lines that nobody reads.
 func (s *Server) log(r *http.Request, info *requestInfo, status int, took time.Duration) {
 	level, others := levelOf(status, info.err), 0
-	if level == slog.LevelWarn {
-		level, others = s.outage.level(time.Now())
+	switch {
+	case level == slog.LevelWarn:
+		level, others = s.outage.sparse(level, info.started)
+	case level == slog.LevelInfo && s.o.HasKeys() && info.caller() == "":
+		level, others = s.strangers.sparse(level, info.started)
 	}
 	if !s.o.Logger.Enabled(info, level) {
 		return
@@ -171,27 +174,28 @@ func (s *Server) LogChange(ctx context.Context, action, target string) {
 	s.o.Logger.InfoContext(ctx, "change", "action", action, "target", target, "key", info.keyID(), "request_id", info.id)
 }
 
-// outageLines keeps an outage from filling the log. Of the requests that fail, one in each outagePause
-// logs a warning, with the number of requests that failed since the previous warning.
-type outageLines struct {
+// sparseLines keeps an outage, or strangers without a valid key or token, from filling the log. Of their
+// requests one in each linePause has a line, with the number of requests since the previous line.
+type sparseLines struct {
 	mu     sync.Mutex
 	next   time.Time
 	others int
 }
 
-// outagePause is the least time between two such warnings.
-const outagePause = time.Minute
+// linePause is the least time between two such lines.
+const linePause = time.Minute
 
-// level is the level of a line, and the number of failures since the previous warning.
-func (o *outageLines) level(now time.Time) (level slog.Level, others int) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if now.Before(o.next) {
-		o.others++
+// sparse is the level of a line that would have the given one, and the number of requests since the
+// previous line.
+func (l *sparseLines) sparse(level slog.Level, now time.Time) (_ slog.Level, others int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if now.Before(l.next) {
+		l.others++
 		return slog.LevelDebug, 0
 	}
-	others, o.others, o.next = o.others, 0, now.Add(outagePause)
-	return slog.LevelWarn, others
+	others, l.others, l.next = l.others, 0, now.Add(linePause)
+	return level, others
 }
 
 func levelOf(status int, err error) slog.Level {

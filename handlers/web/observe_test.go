@@ -66,6 +66,39 @@ func TestOneWarningAMinute(t *testing.T) {
 	}
 }
 
+// Strangers cannot fill the log: of their refused requests one a minute has a line. A caller who is known has
+// a line for each.
+func TestStrangersHaveOneLineAMinute(t *testing.T) {
+	t.Parallel()
+	var lines bytes.Buffer
+	s := New(Options{Logger: slog.New(slog.NewTextHandler(&lines, nil)), HasKeys: func() bool { return true }})
+	var key *api.Key
+	server := s.around(func(w http.ResponseWriter, r *http.Request) {
+		infoOf(r.Context()).key = key
+		fail(w, r, api.Errorf(api.CodeNotFound, "not here"))
+	})
+	ask := func(times int) {
+		for range times {
+			server.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "http://localhost/x", nil))
+		}
+	}
+	ask(5)
+	if said := lines.String(); strings.Count(said, "level=INFO") != 1 || strings.Count(said, "\n") != 1 {
+		t.Errorf("of five strangers:\n%s", said)
+	}
+	s.strangers.next = time.Now()
+	ask(1)
+	if said := lines.String(); strings.Count(said, "level=INFO") != 2 || !strings.Contains(said, " others=4") {
+		t.Errorf("a minute later:\n%s", said)
+	}
+	lines.Reset()
+	key = &api.Key{ID: "backend"}
+	ask(3)
+	if said := lines.String(); strings.Count(said, "level=INFO") != 3 {
+		t.Errorf("of three calls with a key:\n%s", said)
+	}
+}
+
 // TestDurations: each status has one histogram, even if it is first used concurrently.
 func TestDurations(t *testing.T) {
 	t.Parallel()

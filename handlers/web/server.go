@@ -80,7 +80,7 @@ type Server struct {
 	requests           *kind
 	admission          *admission
 	streams            *streams
-	outage             outageLines
+	outage, strangers  sparseLines
 	wrong, wrongTokens *wrongKeys
 }
 
