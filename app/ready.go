@@ -167,7 +167,7 @@ func (a *app) notes() []string {
 		notes = append(notes, embeddedNote)
 	}
 	if a.record.Embedded() {
-		notes = append(notes, "the database is a file: "+a.config.DatabaseURL)
+		notes = append(notes, "the database is a file, FANFARE_DATABASE_URL says which")
 	}
 	if !a.config.sends() {
 		notes = append(notes, "no APNs credentials: notifications are only logged (log sender)")

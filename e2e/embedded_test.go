@@ -18,6 +18,8 @@ func TestEmbeddedStop(t *testing.T) {
 		"open holds of sales and Idempotency-Keys of events, chats and sales; the database keeps event types, devices, preferences, contacts, uploads, sales, orders, API keys, and the keys and revocations of user tokens"
 	if _, body, err := p.try("GET", "/readyz", nil); err != nil || !strings.Contains(string(body), note) {
 		t.Errorf("readyz: %s %v", body, err)
+	} else if strings.Contains(string(body), dir) {
+		t.Errorf("readyz tells callers without a key where the database is: %s", body)
 	}
 	storetest.Eventually(t, 30*time.Second, "the note at start", func() bool { return strings.Contains(p.stderr.String(), note) })
 
