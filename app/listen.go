@@ -114,12 +114,20 @@ func (f *front) run(ctx context.Context) error {
 	return nil
 }
 
+// modernSuites are the suites of TLS 1.2 with forward secrecy and authenticated encryption, those that
+// RFC 9325, 4.2 recommends and ChaCha20. TLS 1.3 has no others.
+var modernSuites = []uint16{
+	tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+	tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
+	tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256, tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
+}
+
 func (f *front) serve() error {
 	var err error
 	if f.cert == nil {
 		err = f.server.Serve(f.listener)
 	} else {
-		f.server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: f.cert.get}
+		f.server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, CipherSuites: modernSuites, GetCertificate: f.cert.get}
 		err = f.server.ServeTLS(f.listener, "", "")
 	}
 	if errors.Is(err, http.ErrServerClosed) {

@@ -130,6 +130,18 @@ func TestTLS(t *testing.T) {
 	if code, _, errs := mustRun(t, dir, []string{"healthcheck"}, vars...); code != 0 {
 		t.Errorf("healthcheck: exit code %d: %s", code, errs)
 	}
+	for suite, taken := range map[uint16]bool{
+		tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256: true, tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256: true,
+		tls.TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA: false, tls.TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA: false,
+	} {
+		conn, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS12, CipherSuites: []uint16{suite}})
+		if err == nil {
+			_ = conn.Close()
+		}
+		if (err == nil) != taken {
+			t.Errorf("%s with TLS 1.2: %v, taken must be %v", tls.CipherSuiteName(suite), err, taken)
+		}
+	}
 	mustCertificate(t, dir, 2)
 	_ = p.cmd.Process.Signal(syscall.SIGHUP)
 	storetest.Eventually(t, 5*time.Second, "the new certificate", func() bool {
