@@ -2,9 +2,12 @@ package apns
 
 import (
 	"encoding/json"
+	"errors"
+	"net"
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/sideshow/apns2"
@@ -27,6 +30,22 @@ func answerOf(r *h2.Result) transport.Answer {
 	}
 	a.Outcome = classify(a.Status, a.Reason)
 	return a
+}
+
+// reasonCertificate is fanfare's own reason of answers to an app whose certificate the server refuses by an
+// alert of TLS, as an expired or revoked one. It pauses the app as 403 BadCertificate does.
+const reasonCertificate = "certificate_refused"
+
+// judgeCertificate turns a connection's end by such an alert into an answer. Depending on the version of TLS
+// the alert comes before a request is sent or after it, and no request is processed.
+func judgeCertificate(done func(transport.Answer)) func(transport.Answer) {
+	return func(a transport.Answer) {
+		var alert *net.OpError // crypto/tls has no type for alerts
+		if a.Status == 0 && errors.As(a.Err, &alert) && alert.Op == "remote error" && strings.Contains(alert.Error(), "certificate") {
+			a.Outcome, a.Reason = transport.PauseApp, reasonCertificate
+		}
+		done(a)
+	}
 }
 
 // parseAnswer reads APNs' JSON; anything else has no reason.

@@ -43,6 +43,9 @@ func (s *Sender) Start(ctx context.Context, n *transport.Notification, done func
 // newPush prepares a notification. The push ends at the latest with ctx or after its time-out.
 func newPush(ctx context.Context, a *app, n *transport.Notification, timeout time.Duration, done func(transport.Answer)) *push {
 	p := &push{app: a, n: n}
+	if a.link.source == nil {
+		done = judgeCertificate(done)
+	}
 	p.Init(ctx, p, n, exchange.Options{Pool: a.link.pool, Limiter: a.limiter, Timeout: timeout, Body: n.Payload, Done: done})
 	return p
 }

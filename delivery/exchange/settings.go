@@ -20,6 +20,9 @@ type Settings struct {
 	// A connection that is silent for ReadIdle (5 s) gets a PING; silent for PingTimeout (5 s) more it is
 	// given up.
 	ReadIdle, PingTimeout time.Duration
+	// AnswerWithin is how long a connection may answer none of its requests before no more of them are sent
+	// on it; default 5 s, and at most ReadIdle.
+	AnswerWithin time.Duration
 	// SendWithin is how long a request may wait for the connection to take it after MaySend returned
 	// true. After that the connection is given up, so that the request is not sent late. It should be half
 	// a lease; default 5 s.
@@ -45,6 +48,6 @@ func (o *Settings) SetDefaults() {
 func (o *Settings) Pool(service, host string) h2.Options {
 	return h2.Options{
 		Name: service, Host: host, Logger: o.Logger,
-		DialTimeout: o.DialTimeout, ReadIdle: o.ReadIdle, PingTimeout: o.PingTimeout, SendWithin: o.SendWithin,
+		DialTimeout: o.DialTimeout, ReadIdle: o.ReadIdle, PingTimeout: o.PingTimeout, AnswerWithin: o.AnswerWithin, SendWithin: o.SendWithin,
 	}
 }

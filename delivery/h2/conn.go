@@ -51,8 +51,9 @@ type Conn struct {
 	peer     int         // MAX_CONCURRENT_STREAMS; -1 before the first SETTINGS
 	proven   bool        // an answer came; unless Options.FirstAlone: the first SETTINGS
 	useful   bool        // an answer came that did not ask for another connection
-	slow     bool        // not proven for a while: other connections may be opened
 	idle     *time.Timer // retires it, unless it is used before
+	why      error       // of its retirement
+	silence
 
 	mu       sync.Mutex
 	out      gather
@@ -81,10 +82,13 @@ func (c *Conn) Value() any { return c.value }
 func (c *Conn) Gone() bool { return c.gone.Load() }
 
 // Retire lets the connection take no more requests; it ends with its last one.
-func (c *Conn) Retire() {
+func (c *Conn) Retire() { c.retire(nil) }
+
+// retire is Retire with the reason, if the connection or its peer is at fault.
+func (c *Conn) retire(why error) {
 	c.pool.mu.Lock()
 	defer c.pool.unlockAndNotify()
-	c.pool.retire(c)
+	c.pool.retire(c, why)
 }
 
 // limit is how many requests may be under way.
@@ -100,6 +104,7 @@ func (c *Conn) limit() int {
 
 // begin takes room for a request of a group.
 func (c *Conn) begin(group string) {
+	c.asked()
 	c.inFlight++
 	if !c.proven {
 		c.first = group
@@ -183,6 +188,6 @@ func (c *Conn) fail(err error) {
 	ended := c.takeEnded()
 	c.mu.Unlock()
 	time.AfterFunc(closeTime, func() { _ = c.raw.Close() }) // a peer that reads nothing can't hold up the close
-	c.Retire()                                              // before the owners of the calls look for another connection
+	c.retire(err)                                           // before the owners of the calls look for another connection
 	notify(ended)
 }

@@ -16,27 +16,21 @@ import (
 const (
 	firstDialBackoff = 100 * time.Millisecond
 	lastDialBackoff  = 5 * time.Second
-	// firstAnswerWithin is how long a new connection's first request may take
-	// before another connection is opened beside it.
-	firstAnswerWithin = time.Second
 )
 
 // dialIfNeeded opens one more connection when requests wait that a new one could take. A new
-// connection takes a single request at first. The unproven connections that are not known to be
-// slow are at most as many as the proven ones, and at least one may be open, so that their
-// number doubles within an answer time.
+// connection takes a single request at first. The unproven connections are at most as many as the
+// proven ones, and at least one may be open, so that their number doubles within an answer time.
 func (p *Pool) dialIfNeeded() {
 	if p.closed || p.dialing || len(p.conns) >= p.o.Conns {
 		return
 	}
-	proven, fresh := p.proven(), 0
-	for _, c := range p.conns {
-		if !c.proven && !c.slow {
-			fresh++
-		}
+	first, proven := p.firstForNew(), p.proven()
+	if first == nil {
+		return
 	}
-	first := p.firstForNew()
-	if first == nil || fresh >= max(proven, 1) {
+	if len(p.conns)-proven >= max(proven, 1) {
+		p.expectFirstAnswers()
 		return
 	}
 	wait := time.Until(p.retryAt)
@@ -87,31 +81,30 @@ func (p *Pool) open(ctx context.Context, wait time.Duration) {
 	p.mu.Lock()
 	defer p.unlockAndNotify()
 	p.dialing = false
-	switch p.err = err; {
+	switch {
 	case err != nil:
 		p.backOff(firstDialBackoff)
-		p.logFailure(err)
+		p.note(err)
 		if len(p.conns) == 0 {
 			p.failWaiters(err)
 		}
 	case p.closed, c.gone.Load():
-		p.backOff(0)
+		p.useless(c)
 		go c.fail(ErrClosed)
 	default:
 		p.conns = append(p.conns, c)
 		p.endUnused(c)
-		time.AfterFunc(min(p.o.ReadIdle, firstAnswerWithin), func() { p.markSlow(c) })
 	}
 	p.dispatch()
 }
 
-// markSlow marks a connection that has not answered yet, so that others may be opened: a first request
-// that is never answered must not hold up all others.
-func (p *Pool) markSlow(c *Conn) {
-	p.mu.Lock()
-	defer p.unlockAndNotify()
-	c.slow = true
-	p.dispatch()
+// useless notes the end of a connection that never answered. A server may refuse a client only after the
+// handshake, which in TLS 1.3 ends before the server has judged the client's certificate.
+func (p *Pool) useless(c *Conn) {
+	p.backOff(0)
+	if c.why != nil {
+		p.note(fmt.Errorf("%s ended a connection without an answer: %w", p.o.Name, c.why))
+	}
 }
 
 // backOff delays the next dial by first, and longer with each failure. The first loss of an open
@@ -124,8 +117,9 @@ func (p *Pool) backOff(first time.Duration) {
 	p.retryAt = time.Now().Add(dialBackoff(p.failures))
 }
 
-// logFailure logs the failures number 1, 2, 4, 8 and so on.
-func (p *Pool) logFailure(err error) {
+// note keeps an error until the next answer, and logs the failures number 1, 2, 4, 8 and so on.
+func (p *Pool) note(err error) {
+	p.err = err
 	if p.failures&(p.failures-1) == 0 && !p.closed {
 		p.o.Logger.Warn("no connection to "+p.o.Name, "address", p.addr, "failures", p.failures, "error", err)
 	}

@@ -43,6 +43,9 @@ type Options struct {
 	// A connection that is silent for ReadIdle gets a PING; silent for
 	// PingTimeout more it is given up.
 	ReadIdle, PingTimeout time.Duration
+	// AnswerWithin is how long a connection may answer none of its requests before no more of them are
+	// sent on it; default 5 s, and at most ReadIdle.
+	AnswerWithin time.Duration
 	// SendWithin is how long written data may wait for the connection to take it. After that the
 	// connection is given up, so that no request is sent late.
 	SendWithin time.Duration
@@ -89,14 +92,18 @@ type Pool struct {
 	failures   int // dials and useless connections in a row
 	retryAt    time.Time
 	retrying   bool  // a dispatch is scheduled for retryAt
-	err        error // of the last dial, or of connections since
+	err        error // of the last dial or useless connection since the last answer
 	closed     bool
+	patience   time.Duration // see silence
 }
 
 // New makes a pool for a host and port, without a connection.
 func New(addr string, cfg *tls.Config, o Options) *Pool {
 	o.IdleAfter, o.Conns = cmp.Or(o.IdleAfter, defaultIdleAfter), cmp.Or(o.Conns, MaxConns)
-	return &Pool{addr: addr, tls: cfg, o: o, ending: make(map[*Conn]struct{}), cancelDial: func() {}}
+	o.AnswerWithin = cmp.Or(o.AnswerWithin, min(o.ReadIdle, answerWithin))
+	return &Pool{
+		addr: addr, tls: cfg, o: o, ending: make(map[*Conn]struct{}), cancelDial: func() {}, patience: o.AnswerWithin,
+	}
 }
 
 // lower applies a lower limit of the peer before it is acknowledged.
@@ -130,7 +137,7 @@ func (p *Pool) endUnused(c *Conn) {
 		defer p.unlockAndNotify()
 		if c.inFlight == 0 && (len(p.conns) > 1 || p.o.CloseLast) {
 			c.useful = true // not a failure
-			p.retire(c)
+			p.retire(c, nil)
 		}
 	})
 }
@@ -142,17 +149,19 @@ func (p *Pool) failWaiters(err error) {
 	}
 }
 
-// retire is Conn.Retire with mu held. A connection that was not useful counts as a failure, so that a
-// server that closes connections at once, or always asks for another one, is not dialled in a loop.
-func (p *Pool) retire(c *Conn) {
+// retire is Conn.retire with mu held. A connection that was not useful counts as a failure, so that a
+// server that closes connections at once, always asks for another one, or answers nothing is not dialled
+// in a loop.
+func (p *Pool) retire(c *Conn, why error) {
 	if c.gone.Swap(true) {
 		return
 	}
+	c.why = why
 	if i := slices.Index(p.conns, c); i >= 0 {
 		p.conns = slices.Delete(p.conns, i, i+1)
 		p.ending[c] = struct{}{}
 		if !c.useful {
-			p.backOff(0)
+			p.useless(c)
 		}
 	}
 	p.endIfIdle(c)
@@ -176,11 +185,12 @@ func (p *Pool) Close() {
 	p.cancelDial()
 	p.failWaiters(ErrClosed)
 	for _, c := range slices.Clone(p.conns) {
-		p.retire(c)
+		p.retire(c, nil)
 	}
 }
 
-// State returns the number of open connections and the last failure to connect.
+// State returns the number of open connections and the last failure to get an answer: of a dial, or of a
+// connection that ended without one. The next answer clears it.
 func (p *Pool) State() (open int, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -260,12 +260,13 @@ func (c *Conn) flooded() error {
 
 // onGoAway sends new requests, and those that the peer did not process, to other connections.
 func (c *Conn) onGoAway(f *http2.GoAwayFrame) {
-	c.Retire()
+	cause := http2.GoAwayError{LastStreamID: f.LastStreamID, ErrCode: f.ErrCode}
+	c.retire(cause)
 	c.mu.Lock()
 	defer c.unlockAndNotify()
 	for id, call := range c.calls {
 		if id > f.LastStreamID {
-			c.end(call, unprocessed(http2.GoAwayError{LastStreamID: f.LastStreamID, ErrCode: f.ErrCode}))
+			c.end(call, unprocessed(cause))
 		}
 	}
 }

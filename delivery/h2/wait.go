@@ -81,13 +81,11 @@ func (p *Pool) Release(c *Conn, use Use) {
 	c.inFlight--
 	switch use {
 	case Answered:
-		c.proven, c.useful, p.failures = true, true, 0
+		c.proven, c.useful, p.failures, p.err = true, true, 0, nil
+		c.answered()
 	case Refused:
 		c.proven = true
-		if !c.useful {
-			p.err = errRefused
-		}
-		p.retire(c)
+		p.retire(c, errRefused)
 	}
 	if c.gone.Load() {
 		p.endIfIdle(c)
@@ -191,8 +189,14 @@ func (p *Pool) pick(group string, most int) *Conn {
 
 // untried counts the new connections whose first request is of this group.
 func (p *Pool) untried(group string) (n int) {
+	hangs := func(c *Conn) bool { return !c.proven && c.inFlight > 0 && c.first == group }
 	for _, c := range p.conns {
-		if !c.proven && c.inFlight > 0 && c.first == group {
+		if hangs(c) {
+			n++
+		}
+	}
+	for c := range p.ending { // also those that were retired because it hangs
+		if hangs(c) {
 			n++
 		}
 	}

@@ -101,7 +101,7 @@ func (s *Server) serve(raw net.Conn) {
 		delete(s.conns, c)
 		s.mu.Unlock()
 	}()
-	if !closed && c.handshake() == nil {
+	if !closed && c.handshake() == nil && !s.hangsUp() {
 		c.read()
 	}
 }

@@ -2,6 +2,7 @@ package apnstest
 
 import (
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -44,6 +45,8 @@ type Options struct {
 	// CountsOnly keeps counts instead of requests; TrackIDs also counts each
 	// apns-id, to find repeats.
 	CountsOnly, TrackIDs bool
+	// MaxTLS is the newest version of TLS that it speaks; default the newest that there is.
+	MaxTLS uint16
 	// OnRequest, when set, is called for each request, before the answer leaves
 	// and from the connection's goroutine: it must be quick. The request and its
 	// payload are only valid during the call.
@@ -70,6 +73,7 @@ type Server struct {
 	conns      map[*conn]struct{}
 	accepted   int
 	refusing   bool
+	refusal    refusal
 	closed     bool
 	maxStreams uint32
 	peak       int
@@ -90,6 +94,7 @@ func New(o Options) (*Server, error) {
 	s.SetLatency(o.Latency, 0)
 	s.tokens = newTokenChecker(&s.o, f)
 	s.tls = f.serverTLS()
+	s.tls.MaxVersion, s.tls.VerifyConnection = o.MaxTLS, s.verify
 	if s.listener, err = net.Listen("tcp", o.Addr); err != nil {
 		f.remove()
 		return nil, fmt.Errorf("listen: %w", err)
@@ -240,6 +245,42 @@ func (s *Server) Refuse(on bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.refusing = on
+}
+
+// refusal is how new connections are refused after the client's part of the handshake.
+type refusal struct{ certificates, all bool }
+
+// RefuseCertificates (true) refuses new connections with a client certificate by a TLS alert, as for an
+// expired or revoked one, until RefuseCertificates(false). In TLS 1.3 the client gets the alert only after its
+// handshake has ended.
+func (s *Server) RefuseCertificates(on bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refusal.certificates = on
+}
+
+// HangUp (true) closes new connections right after the handshake, until HangUp(false).
+func (s *Server) HangUp(on bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refusal.all = on
+}
+
+// verify is the tls.Config's VerifyConnection.
+func (s *Server) verify(state tls.ConnectionState) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.refusal.certificates && len(state.PeerCertificates) > 0 {
+		return errors.New("the certificate was revoked")
+	}
+	return nil
+}
+
+// hangsUp tells whether a new connection is to be closed after its handshake.
+func (s *Server) hangsUp() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.refusal.all
 }
 
 // Connections counts the open connections.
