@@ -28,7 +28,7 @@ const (
 // with the test.
 type Proxy struct {
 	listener net.Listener
-	target   string
+	target   atomic.Pointer[string]
 	bytes    atomic.Int64
 	swallow  atomic.Bool
 	delay    atomic.Int64 // in ns, each way
@@ -80,7 +80,8 @@ func NewProxy(t testing.TB, target string) *Proxy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &Proxy{listener: listener, target: target, conns: map[*ProxyConn]bool{}}
+	p := &Proxy{listener: listener, conns: map[*ProxyConn]bool{}}
+	p.Redirect(target)
 	t.Cleanup(func() {
 		_ = listener.Close()
 		p.Cut()
@@ -103,6 +104,10 @@ func ProxyTo(t testing.TB, to string) (*Proxy, string) {
 
 // Addr is where the proxy listens, host:port.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
+
+// Redirect leads new connections to another server. Open ones stay where they are, as with a name whose
+// address changes.
+func (p *Proxy) Redirect(target string) { p.target.Store(&target) }
 
 // Cut closes every connection and refuses new ones until Mend.
 func (p *Proxy) Cut() {
@@ -206,7 +211,7 @@ func (p *Proxy) serve() {
 // carry connects a client's connection with one to the server, until one of them ends.
 func (p *Proxy) carry(near net.Conn) {
 	defer near.Close()
-	far, err := net.Dial("tcp", p.target)
+	far, err := net.Dial("tcp", *p.target.Load())
 	if err != nil {
 		return
 	}
