@@ -58,9 +58,9 @@ capacity: ## measure memory, backlogs and hostile clients (a minute or two)
 clocks: ## try servers whose clocks are wrong, which compiles everything anew (minutes)
 	FANFARE_TEST_FULL=1 $(COMPILED) go test -race -count=1 -run '$(CLOCKS)' ./e2e $(ARGS)
 
-soak: ## mixed traffic and random faults for MINUTES (5), then a check that nothing was lost or sent twice; SEED=n repeats the faults
+soak: ## mixed traffic and random faults for MINUTES (5), on one Redis and beside it on a Cluster, then a check that nothing was lost or sent twice; SEED=n repeats the faults
 	FANFARE_SOAK=$(MINUTES)m FANFARE_SOAK_SEED=$(SEED) FANFARE_SOAK_RESULTS=$(CURDIR)/bench/RESULTS.md \
-		go test -count=1 -timeout 0 -v -run '^TestSoak$$' ./e2e $(ARGS)
+		go test -count=1 -timeout 0 -parallel 2 -v -run '^TestSoak(OnACluster)?$$' ./e2e $(ARGS)
 
 faults: ## try faults that last, and all that come in pairs, at full length (an hour)
 	FANFARE_TEST_FULL=1 $(COMPILED) go test -race -count=1 -timeout 2h -run '$(FAULTS)' ./e2e $(ARGS)

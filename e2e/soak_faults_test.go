@@ -90,56 +90,31 @@ func (s *soak) strike(all []trouble) {
 	}
 }
 
-// trouble chooses a fault, the affected slots and the duration. Slot 0 is never killed, so that its
-// memory can be measured.
+// trouble chooses a fault, the affected slots and the duration.
 func (s *soak) trouble(r *rand.Rand) trouble {
 	victim, lasts := r.IntN(3), between(r, 5*time.Second)
-	at := s.slots[victim]
-	switch kind := r.IntN(16); kind {
-	case 0, 1, 2:
-		victim = 1 + r.IntN(2)
-		return trouble{"kill -9 of a process", []int{victim}, true, lasts / 4, func() { s.slots[victim].now().kill() }, func() { s.slots[victim].launch(s) }}
-	case 3, 4:
-		return trouble{frozen, []int{victim}, true, soakLease + time.Second + lasts/2,
-			func() { _ = at.now().cmd.Process.Signal(syscall.SIGSTOP) }, func() { _ = at.now().cmd.Process.Signal(syscall.SIGCONT) }}
-	case 5, 6:
-		return trouble{"kill -9 of Redis", allSlots, true, lasts, func() { s.redisKills.Add(1); s.redis.Kill() }, s.redis.Restart}
-	case 7, 8:
-		return trouble{"Redis cut off from one process", []int{victim}, true, 2 * lasts, at.proxy.Cut, at.proxy.Mend}
-	case 9:
-		return trouble{"Redis a black hole for one process", []int{victim}, true, 2 * lasts,
-			func() { at.proxy.Swallow(true) }, func() { at.proxy.Swallow(false); at.proxy.Cut(); at.proxy.Mend() }}
-	case 10:
-		return trouble{"Redis cut off from all", allSlots, true, 2 * lasts, s.eachProxy(true), s.eachProxy(false)}
-	case 11, 12:
-		return trouble{"CLIENT KILL", allSlots, true, 0, s.clientKill, func() {}}
-	case 13:
-		return trouble{"kill -9 of MariaDB", allSlots, false, lasts, s.sql.Kill, s.sql.Restart}
-	case 14:
-		return s.badAPNs(r, lasts, []int{victim}, "lost connections", apnstest.Failing(apnstest.Drop), apnstest.Failing(apnstest.DropUntaken),
-			apnstest.Failing(apnstest.Reset), apnstest.Failing(apnstest.GoAwayBefore), apnstest.Failing(apnstest.GoAwayAfter), apnstest.Failing(apnstest.GoAwayDrop))
-	default:
-		return s.badAPNs(r, lasts, allSlots, "503, 429 and 410", apnstest.Fail(503, "ServiceUnavailable"),
-			apnstest.Answer{Status: 429, Reason: "TooManyRequests", RetryAfter: "1"}, apnstest.Gone("Unregistered", time.Time{}))
-	}
+	choices := slices.Concat(s.processFaults(r, victim, lasts), s.redis.faults(s, r, victim, lasts), s.otherFaults(r, victim, lasts))
+	return choices[r.IntN(len(choices))]
 }
 
-func (s *soak) eachProxy(cut bool) func() {
-	return func() {
-		for _, at := range s.slots {
-			if cut {
-				at.proxy.Cut()
-			} else {
-				at.proxy.Mend()
-			}
-		}
-	}
+// processFaults are those of fanfare's processes. Slot 0 is never killed, so that its memory can be measured.
+func (s *soak) processFaults(r *rand.Rand, victim int, lasts time.Duration) []trouble {
+	at, mortal := s.slots[victim], 1+r.IntN(2)
+	kill := trouble{"kill -9 of a process", []int{mortal}, true, lasts / 4, func() { s.slots[mortal].now().kill() }, func() { s.slots[mortal].launch(s) }}
+	freeze := trouble{frozen, []int{victim}, true, soakLease + time.Second + lasts/2,
+		func() { _ = at.now().cmd.Process.Signal(syscall.SIGSTOP) }, func() { _ = at.now().cmd.Process.Signal(syscall.SIGCONT) }}
+	return []trouble{kill, kill, kill, freeze, freeze}
 }
 
-// clientKill closes every connection to Redis. Redis may be away at that moment.
-func (s *soak) clientKill() {
-	for _, kind := range []string{"normal", "pubsub"} {
-		_ = s.redis.Client().ClientKillByFilter(s.t.Context(), "TYPE", kind, "SKIPME", "yes").Err()
+// otherFaults are those of the database and of APNs.
+func (s *soak) otherFaults(r *rand.Rand, victim int, lasts time.Duration) []trouble {
+	return []trouble{
+		{"kill -9 of MariaDB", allSlots, false, lasts, s.sql.Kill, s.sql.Restart},
+		{"MariaDB switches over behind its address", allSlots, false, 0, s.sql.Switch, func() {}},
+		s.badAPNs(r, lasts, []int{victim}, "lost connections", apnstest.Failing(apnstest.Drop), apnstest.Failing(apnstest.DropUntaken),
+			apnstest.Failing(apnstest.Reset), apnstest.Failing(apnstest.GoAwayBefore), apnstest.Failing(apnstest.GoAwayAfter), apnstest.Failing(apnstest.GoAwayDrop)),
+		s.badAPNs(r, lasts, allSlots, "503, 429 and 410", apnstest.Fail(503, "ServiceUnavailable"),
+			apnstest.Answer{Status: 429, Reason: "TooManyRequests", RetryAfter: "1"}, apnstest.Gone("Unregistered", time.Time{})),
 	}
 }
 

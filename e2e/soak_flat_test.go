@@ -138,9 +138,9 @@ func (f *flatness) logGrown(s *soak) {
 // section is the section of the soak in the file of results.
 func (s *soak) section() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "## Soak\n\n%s, %d cores, %s; %.0f minutes, seed %d. Everything that was accepted was compared\n"+
+	fmt.Fprintf(&b, "## %s\n\n%s, %d cores, %s; %.0f minutes, seed %d. Everything that was accepted was compared\n"+
 		"with what became of it: nothing lost, nothing doubled outside the window, nothing wrong.\n\n| what | number |\n|---|---|\n",
-		time.Now().Format(time.DateOnly), runtime.NumCPU(), strings.Replace(runtime.Version(), "go", "Go ", 1), s.length.Minutes(), s.seed)
+		s.name, time.Now().Format(time.DateOnly), runtime.NumCPU(), strings.Replace(runtime.Version(), "go", "Go ", 1), s.length.Minutes(), s.seed)
 	for _, name := range slices.Sorted(maps.Keys(s.counts)) {
 		fmt.Fprintf(&b, "| %s | %d |\n", name, s.counts[name])
 	}

@@ -32,7 +32,7 @@ type slot struct {
 	vars    []string
 	private string // base URL of its metrics and profiles
 	dir     string
-	proxy   *storetest.Proxy
+	proxy   *storetest.Proxy // nil: the process reaches Redis directly
 	apns    *apnstest.Server
 
 	mu      sync.Mutex
@@ -43,15 +43,16 @@ type slot struct {
 // that was accepted.
 type soak struct {
 	t      *testing.T
+	name   string // of its section in the results
 	seed   uint64
 	length time.Duration
 	long   bool // figures are written, and memory is measured
 	slots  [3]*slot
-	redis  *storetest.RedisServer
-	sql    *storetest.MySQLServer
+	redis  soakRedis
+	sql    *storetest.MySQLPair
 	http   *http.Client
 	faults []soakFault
-	// redisKills counts the kills of Redis.
+	// redisKills counts the kills of Redis, of any of its masters.
 	redisKills atomic.Int64
 	flat       flatness
 	ever       []*program // all processes, including ended ones
@@ -72,14 +73,24 @@ type soak struct {
 // faults of another run. Without these it is a short run.
 func TestSoak(t *testing.T) {
 	t.Parallel()
-	s := newSoak(t)
+	newSoak(t, "Soak", oneRedis).run()
+}
+
+// TestSoakOnACluster is the same on three masters of a Cluster, each with a replica that never takes over:
+// masters lose their replica and refuse writes, and slots move while they are used.
+func TestSoakOnACluster(t *testing.T) {
+	t.Parallel()
+	newSoak(t, "Soak on a Cluster", redisOfMasters).run()
+}
+
+func (s *soak) run() {
 	push, chat, sales, contacts := s.preparePush(), s.prepareChat(), s.prepareSales(), s.prepareContacts()
 	began := time.Now()
 	s.suffer(began.Add(s.length))
 	s.halt()
 	s.workers.Wait()
 	s.heal()
-	t.Logf("%v of traffic are over; the ledger is compared", time.Since(began).Round(time.Second))
+	s.t.Logf("%v of traffic are over; the ledger is compared", time.Since(began).Round(time.Second))
 	push.check()
 	chat.check()
 	sales.check()
@@ -91,10 +102,10 @@ func TestSoak(t *testing.T) {
 }
 
 // newSoak starts everything that a soak needs.
-func newSoak(t *testing.T) *soak {
+func newSoak(t *testing.T, name string, redis func(*testing.T) soakRedis) *soak {
 	t.Helper()
 	storetest.SkipShort(t, "the whole program")
-	s := &soak{t: t, seed: rand.Uint64(), length: 30 * time.Second, counts: map[string]int{}}
+	s := &soak{t: t, name: name, seed: rand.Uint64(), length: 30 * time.Second, counts: map[string]int{}}
 	if text := os.Getenv("FANFARE_SOAK"); text != "" {
 		length, err := time.ParseDuration(text)
 		storetest.Must(t, err)
@@ -111,10 +122,8 @@ func newSoak(t *testing.T) *soak {
 	t.Cleanup(s.halt)
 	t.Cleanup(s.keepEvidence)
 	s.http = &http.Client{Timeout: 8 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 32}}
-	// The kernel has every answered write, even if the process is killed. Nothing waits for the
-	// disk.
-	s.redis = storetest.Redis(t, "--appendonly", "yes", "--appendfsync", "no")
-	s.sql = storetest.PrivateMySQL(t)
+	s.redis = redis(t)
+	s.sql = storetest.NewMySQLPair(t)
 	for n := range s.slots {
 		s.slots[n] = s.newSlot(n)
 		s.slots[n].launch(s)
@@ -126,7 +135,7 @@ func newSoak(t *testing.T) *soak {
 }
 
 func (s *soak) newSlot(n int) *slot {
-	proxy, url := storetest.ProxyTo(s.t, s.redis.URL())
+	proxy, url := s.redis.reach(s.t)
 	private := fmt.Sprintf("127.0.0.1:%d", storetest.FreePort(s.t))
 	at := &slot{n: n, private: "http://" + private, dir: s.t.TempDir(), proxy: proxy, apns: apnstest.Start(s.t, apnstest.Options{})}
 	at.vars = append(at.apns.Env(), "FANFARE_REDIS_URL="+url, "FANFARE_DATABASE_URL="+s.sql.URL(), "FANFARE_METRICS_ADDR="+private,
