@@ -27,7 +27,7 @@ func (d *Delivery) handleAnswer(ctx context.Context, w *work, a transport.Answer
 		r.Err = a.Err.Error()
 	}
 	if a.Outcome == transport.PauseApp {
-		d.pause(ctx, w.app, pauseReason(a), a.Quiet)
+		d.pause(ctx, w.app, pauseReason(a))
 	}
 	d.finish(ctx, w, r)
 	d.updateDevice(ctx, w, a)
@@ -37,13 +37,13 @@ func (d *Delivery) handleAnswer(ctx context.Context, w *work, a transport.Answer
 // queue, so that a slow or absent SQL does not hold up sends. If the write fails, the answer to the
 // next send leads to the same write again.
 func (d *Delivery) updateDevice(ctx context.Context, w *work, a transport.Answer) {
-	if judgesToken(a.Outcome) {
+	if judgesToken(a.Outcome) && a.Reason != transport.ReasonTopic {
 		d.watchStorm(ctx, w.app, w.m.User, a.Outcome)
 	}
 	drop := a.Outcome == transport.DropDevice && a.Drops(w.m.registeredAt())
 	suspect := a.Outcome == transport.SuspectDevice && !d.storm.isOpen(d.names.of(w.app)) && d.pauses.last(w.app).Reason != stormReason
 	if drop || suspect { // a write that waits for SQL must not hold room in the app's window
-		w.group.Go(func() { d.markDevice(ctx, w, a, drop || w.m.Suspect) })
+		w.group.Go(func() { d.markDevice(ctx, w, a, drop || w.m.Suspect && !a.Spare) })
 	}
 }
 

@@ -60,19 +60,15 @@ func (d *Delivery) parking(w *work) queue.Result {
 	return failed("app_paused")
 }
 
-// pause pauses an app for the whole cluster. Unless quiet is set, an operator should look at it.
-func (d *Delivery) pause(ctx context.Context, app, reason string, quiet bool) {
+// pause pauses an app for the whole cluster. An operator should look at it.
+func (d *Delivery) pause(ctx context.Context, app, reason string) {
 	first, err := d.pauses.change(app, apps.App{State: apps.Paused, Since: time.Now(), Reason: reason}, func() (bool, error) {
 		return d.o.Apps.PauseApp(ctx, app, reason)
 	})
 	if err != nil {
 		d.o.Logger.Warn("pause app", "app", app, "error", err)
 	}
-	switch {
-	case !first && err == nil:
-	case quiet:
-		d.o.Logger.Warn("a topic that clients chose is paused", "app", app, "reason", reason)
-	default:
+	if first || err != nil {
 		d.alarm(alarmPaused, "app", app, "reason", reason)
 	}
 }

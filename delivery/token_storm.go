@@ -127,5 +127,5 @@ func (d *Delivery) watchStorm(ctx context.Context, app, user string, o transport
 func (d *Delivery) stormed(ctx context.Context, app string) {
 	d.o.Metrics.breaker.WithLabelValues(d.names.of(app)).Set(1)
 	d.alarm(alarmStorm, "app", app)
-	d.pause(ctx, app, stormReason, false)
+	d.pause(ctx, app, stormReason)
 }

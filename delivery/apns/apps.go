@@ -2,7 +2,9 @@ package apns
 
 import (
 	"errors"
+	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"fanfare/api"
@@ -11,11 +13,12 @@ import (
 	"fanfare/delivery/transport"
 )
 
-// link is what the apps of one account share: the connections to its server. It never changes.
+// link is what the apps of one account share: the connections to its server.
 type link struct {
 	pool   *h2.Pool
 	source *tokenSource // nil: certificate
 	now    func() time.Time
+	proven atomic.Bool // it has delivered
 }
 
 // newLink makes the link of an app's account; source is nil with a certificate.
@@ -30,10 +33,26 @@ func newLink(c *configuration, a *appConfig, source *tokenSource, o *Options) *l
 // app is one topic in one environment.
 type app struct {
 	topic   string // "*": all topics of a key
-	met     bool   // under a key for all topics: clients chose the topic
 	env     api.Environment
 	link    *link
 	limiter *h2.Limiter
+	proven  atomic.Bool // the topic is right: the file names it, or it has delivered
+}
+
+// judgeTopic notes that a topic has delivered, and judges the refusal of one that has not. If only clients
+// have named the topic, its devices are at fault, so that made-up topics pause nothing. As long as the key has
+// delivered nothing, it may be at fault instead: then no device is dropped.
+func (a *app) judgeTopic(topic string, answer *transport.Answer) {
+	switch {
+	case answer.Outcome == transport.Delivered:
+		for _, of := range []*atomic.Bool{&a.proven, &a.link.proven} {
+			if !of.Load() && a.topic == topic {
+				of.Store(true)
+			}
+		}
+	case answer.Outcome == transport.PauseApp && answer.Status == http.StatusBadRequest && !a.proven.Load():
+		answer.Outcome, answer.Reason, answer.Spare = transport.SuspectDevice, transport.ReasonTopic, !a.link.proven.Load()
+	}
 }
 
 // name is the app's name everywhere.
@@ -80,12 +99,23 @@ func (t *appTable) find(topic string, env api.Environment) *app {
 	if a, ok := t.met[key]; ok {
 		return a
 	}
-	if len(t.met) >= maxTopics {
+	if len(t.met) >= maxTopics && !t.forget() {
 		return general
 	}
-	a := &app{topic: topic, met: true, env: env, link: general.link, limiter: general.link.pool.NewLimiter(general.link.now)}
+	a := &app{topic: topic, env: env, link: general.link, limiter: general.link.pool.NewLimiter(general.link.now)}
 	t.met[key] = a
 	return a
+}
+
+// forget makes room for a topic: one that has not delivered goes. It returns false if all have.
+func (t *appTable) forget() bool {
+	for key, a := range t.met {
+		if !a.proven.Load() {
+			delete(t.met, key)
+			return true
+		}
+	}
+	return false
 }
 
 // all is every app there is.
@@ -137,7 +167,9 @@ func (t *appTable) keep(topic string, env api.Environment, l *link, o *Options) 
 	if ok && old.link == l {
 		return old
 	}
-	return &app{topic: topic, env: env, link: l, limiter: l.pool.NewLimiter(o.Now)}
+	a := &app{topic: topic, env: env, link: l, limiter: l.pool.NewLimiter(o.Now)}
+	a.proven.Store(topic != anyTopic)
+	return a
 }
 
 // link finds or makes the link of an app: of this table, of the old one, or new.

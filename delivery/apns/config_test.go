@@ -235,24 +235,41 @@ func TestA13_NoApp(t *testing.T) {
 	}
 }
 
-// A topic that APNs refuses raises an alarm only if the configuration names it: with a key for all
-// topics clients choose the topics.
-func TestA13_TopicsOfClientsAreQuiet(t *testing.T) {
+// TestA13_TopicsOfClientsPauseNothing: if APNs refuses a topic that only clients have named, the devices are at
+// fault. A topic that the file names or that has delivered is paused, and so is the app of a refused key. Until
+// the key has delivered something, it may be at fault itself, and the devices are spared.
+func TestA13_TopicsOfClientsPauseNothing(t *testing.T) {
 	t.Parallel()
 	s := apnstest.Start(t, apnstest.Options{Topics: []string{"one"}})
 	w := &world{Server: s, t: t, sender: mustNew(t, Options{
 		URL: s.URL(), CAFile: s.CAFile(), KeyFile: s.KeyFile(), KeyID: s.KeyID(), TeamID: s.TeamID(),
 	}, mustAppsFile(t, "", fileApp(s, "two", api.EnvProduction)))}
-	w.mustDeliver(noteFor(0, "one", api.EnvProduction))
-	for topic, quiet := range map[string]bool{"two": false, "three": true} {
-		if got := w.send(noteFor(1, topic, api.EnvProduction)); got.Outcome != transport.PauseApp || got.Quiet != quiet {
-			t.Errorf("%s: %+v", topic, got)
+	refused := transport.Answer{Outcome: transport.SuspectDevice, Status: 400, Reason: transport.ReasonTopic}
+	spared := refused
+	spared.Spare = true
+	paused := transport.Answer{Outcome: transport.PauseApp, Status: 400, Reason: "TopicDisallowed"}
+	check := func(topic string, want transport.Answer) {
+		t.Helper()
+		got := w.send(noteFor(1, topic, api.EnvProduction))
+		if got.Took = 0; got != want {
+			t.Errorf("%s: got %+v, want %+v", topic, got, want)
 		}
 	}
-	s.ScriptAll(apnstest.Fail(403, "InvalidProviderToken"))
-	if got := w.send(noteFor(2, "one", api.EnvProduction)); got.Outcome != transport.PauseApp || got.Quiet {
-		t.Errorf("a refused key: %+v", got)
+	check("three", spared)
+	w.mustDeliver(noteFor(0, "one", api.EnvProduction))
+	check("three", refused)
+	check("two", paused)
+	for i := range 2 * maxTopics { // they must not push out what is known about a topic that delivers
+		w.sender.apps.Load().find(deviceToken(i), api.EnvProduction)
 	}
+	check(deviceToken(2*maxTopics), refused)
+	for _, reason := range []string{"TopicDisallowed", "BadTopic"} {
+		s.ScriptAll(apnstest.Fail(400, reason))
+		paused.Reason = reason
+		check("one", paused)
+	}
+	s.ScriptAll(apnstest.Fail(403, "InvalidProviderToken"))
+	check("one", transport.Answer{Outcome: transport.PauseApp, Status: 403, Reason: "InvalidProviderToken"})
 }
 
 func TestA13_Reload(t *testing.T) {

@@ -85,7 +85,7 @@ func (p *push) Post(conn *h2.Conn, call *h2.Call) (err error) {
 // Judge implements exchange.Owner.
 func (p *push) Judge(conn *h2.Conn, r *h2.Result) (transport.Answer, h2.Use) {
 	answer := answerOf(r)
-	answer.Quiet = p.app.met && answer.Outcome == transport.PauseApp && answer.Status == http.StatusBadRequest
+	p.app.judgeTopic(p.n.Topic, &answer)
 	p.renewToken(conn, &answer)
 	switch {
 	case answer.Status == 0:

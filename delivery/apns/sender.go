@@ -104,4 +104,6 @@ func (s *Sender) Apps() map[string]error {
 }
 
 // Reasons implements transport.Sender.
-func (s *Sender) Reasons() []string { return documentedReasons() }
+func (s *Sender) Reasons() []string {
+	return append(documentedReasons(), reasonCertificate, transport.ReasonTopic)
+}

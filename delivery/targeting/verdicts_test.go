@@ -2,10 +2,15 @@ package targeting_test
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"fanfare/api"
+	"fanfare/delivery"
+	"fanfare/delivery/apns"
 	"fanfare/delivery/apns/apnstest"
 	"fanfare/delivery/transport"
 	"fanfare/store/apps"
@@ -109,5 +114,60 @@ func TestOneUserPausesNoApp(t *testing.T) {
 	storetest.Must(t, err)
 	if len(state) > 0 {
 		t.Errorf("one user's tokens paused %+v", state)
+	}
+}
+
+// TestA13_MadeUpTopicsPauseNothing: with a key for all topics, two accounts register devices under thousands of
+// topics that nobody has. Their notifications fail, and the devices are suspect, then dropped. No app is
+// paused, nothing is kept in Redis, and nobody is woken.
+func TestA13_MadeUpTopicsPauseNothing(t *testing.T) {
+	t.Parallel()
+	const users = 60
+	registry := prometheus.NewRegistry()
+	p := setup(t, options{apns: apnstest.Options{Topics: []string{apnstest.DefaultTopic}}, delivery: func(o *delivery.Options) {
+		o.Metrics = delivery.NewMetrics(registry, apns.New(apns.Options{}).Reasons())
+	}})
+	p.mustDevice("bob", 0)
+	p.mustEnd(p.mustPost(hello("bob")), api.EventDone)
+	names := make([]string, users)
+	var list []api.DeviceEntry
+	for i := range users {
+		names[i] = fmt.Sprintf("mallory%d", i)
+		for n := range 40 {
+			list = append(list, api.DeviceEntry{
+				User: names[i], Token: token(1000 + 100*i + n), Platform: "apns", Topic: fmt.Sprintf("made.up.%d.%d", i, n), Environment: api.EnvProduction,
+			})
+		}
+	}
+	for part := range slices.Chunk(list, api.MaxDeviceBatch) {
+		_, err := p.first.devices.PutDevices(t.Context(), part, api.Idempotency{})
+		storetest.Must(t, err)
+	}
+	refused := func(to ...string) {
+		r := p.mustEnd(p.mustPost(hello(to...)), api.EventDone)
+		if n := int64(40 * len(to)); r.Failed != n || r.FailedBy[transport.ReasonTopic] != n {
+			t.Errorf("the report is %+v", r)
+		}
+	}
+	for _, state := range []api.DeviceState{api.DeviceSuspect, api.DeviceDropped} {
+		refused(names[0])
+		storetest.Eventually(t, soon, "the devices to be "+string(state), func() bool {
+			devices, err := p.first.devices.Devices(t.Context(), names[0])
+			return err == nil && !slices.ContainsFunc(devices.Items, func(d api.Device) bool {
+				return d.State != state || d.Reason != transport.ReasonTopic
+			})
+		})
+		p.mustCounts(p.mustEnd(p.mustPost(hello("bob")), api.EventDone), counts{1, 1, 1, 0, 0})
+	}
+	refused(names[1:]...)
+	state, err := apps.New(p.db).Apps(t.Context())
+	storetest.Must(t, err)
+	if len(state) > 0 {
+		t.Errorf("%d apps are paused", len(state))
+	}
+	for _, kind := range []string{"app_paused", "storm"} {
+		if n := counted(t, registry, "fanfare_alarms_total", kind); n > 0 {
+			t.Errorf("%v alarms %s", n, kind)
+		}
 	}
 }

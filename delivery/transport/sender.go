@@ -76,6 +76,10 @@ type Notification struct {
 	MaySend func() bool
 }
 
+// ReasonTopic is the reason of a SuspectDevice whose topic the service refuses and only clients have named. It
+// says nothing about the tokens of the app, so the storm breaker does not count it.
+const ReasonTopic = "topic_refused"
+
 // Outcome is the meaning of an answer of a push service, or of its absence, for a notification.
 type Outcome uint8
 
@@ -136,9 +140,9 @@ type Answer struct {
 	Reason string
 	// Said is what the service said beside the reason, for people: at most 300 bytes.
 	Said string
-	// Quiet (PauseApp only) says that the service refuses the app's topic, and that only clients, not
-	// the configuration, named it: no operator needs to know.
-	Quiet bool
+	// Spare (SuspectDevice only) says that the device is not to be dropped, because the app's credentials may be
+	// at fault.
+	Spare bool
 	// GoneAt (DropDevice only, else zero) is when the service last found the
 	// token inactive, in milliseconds.
 	GoneAt time.Time
