@@ -1,7 +1,9 @@
 package render
 
 import (
+	"cmp"
 	"encoding/json"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -42,7 +44,7 @@ func parseLocalized(texts map[string]api.LocalizedText) (map[string]localized, e
 }
 
 // addLanguages adds the other languages of a type. Each of the two texts is that of the locale, else that
-// of its language, else the default.
+// of the first locale to which it falls back and which has the text, else the default.
 func (s *TemplateSet) addLanguages(texts map[string]localized) {
 	if len(texts) == 0 {
 		return
@@ -51,23 +53,27 @@ func (s *TemplateSet) addLanguages(texts map[string]localized) {
 	for name := range texts {
 		in := *s
 		in.language = name
-		for _, text := range []localized{texts[languageOf(name)], texts[name]} { // the later one goes before
-			if text.title != nil {
-				in.title = text.title
-			}
-			if text.body != nil {
-				in.body = text.body
-			}
+		var own localized
+		for locale := range fallbacks(name) {
+			own.title, own.body = cmp.Or(own.title, texts[locale].title), cmp.Or(own.body, texts[locale].body)
 		}
+		in.title, in.body = cmp.Or(own.title, s.title), cmp.Or(own.body, s.body)
 		languages[name] = &in
 	}
 	s.languages = languages
 }
 
-// languageOf is the language of a locale: de of de-at.
-func languageOf(locale string) string {
-	language, _, _ := strings.Cut(locale, "-")
-	return language
+// fallbacks yields a locale and then what it falls back to, one part less each time, as RFC 4647, 3.4 says: a
+// part of one letter goes with what follows it. zh-hant-tw falls back to zh-hant and zh.
+func fallbacks(locale string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for locale != "" && yield(locale) {
+			locale = locale[:max(0, strings.LastIndexByte(locale, '-'))]
+			if n := len(locale); n >= 2 && locale[n-2] == '-' {
+				locale = locale[:n-2]
+			}
+		}
+	}
 }
 
 // renderLanguages renders the payload in every other language, once each. It returns nil if all are the
@@ -135,8 +141,7 @@ func (p *Push) Language(locale string) string {
 	if p.Languages == nil || locale == "" {
 		return ""
 	}
-	locale = strings.ToLower(locale)
-	for _, name := range [...]string{locale, languageOf(locale)} {
+	for name := range fallbacks(strings.ToLower(locale)) {
 		if _, ok := p.Languages.Middle[name]; ok {
 			return name
 		}

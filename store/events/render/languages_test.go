@@ -31,16 +31,16 @@ func TestW5_TextsByLocale(t *testing.T) {
 	type texts = map[string]api.LocalizedText
 	greeting := &api.EventTypeRequest{
 		Title: "Hello", Body: "from {{.actor}}", Localized: texts{
-			"de": {Title: "Hallo", Body: "von {{.actor}}"}, "de-AT": {Title: "Servus"}, "de-CH": {Title: "Hello"}, "fr": {Body: "de {{.actor}}"},
-			"el": {Title: "Γειά", Body: "από {{.actor}}"}, "ZH-hant": {Title: "您好"},
+			"de": {Title: "Hallo", Body: "von {{.actor}}"}, "de-AT": {Title: "Servus"}, "de-AT-1996": {Body: "vo {{.actor}}"}, "de-CH": {Title: "Hello"}, "fr": {Body: "de {{.actor}}"},
+			"el": {Title: "Γειά", Body: "από {{.actor}}"}, "ZH-hant": {Title: "您好"}, "zh": {Title: "你好", Body: "{{.actor}}"}, "sr-Latn": {Title: "Zdravo"}, "sr": {Title: "Здраво"},
 		},
 	}
 	event := &api.EventRequest{Type: "t", Actor: "bob"}
 	p := mustRender(t, mustTemplates(t, greeting), event)
 	for locale, want := range map[string]string{
 		"": "Hello/from bob", "en": "Hello/from bob", "de": "Hallo/von bob", "DE": "Hallo/von bob", "de-DE": "Hallo/von bob",
-		"de-AT": "Servus/von bob", "de-at": "Servus/von bob", "de-AT-x": "Hallo/von bob", "de-CH": "Hello/von bob", "fr-CA": "Hello/de bob",
-		"el-GR": "Γειά/από bob", "zh-Hant": "您好/from bob", "zh": "Hello/from bob", "d": "Hello/from bob",
+		"de-AT": "Servus/von bob", "de-at": "Servus/von bob", "de-AT-x": "Servus/von bob", "de-AT-1996": "Servus/vo bob", "de-at-1996-x-wien": "Servus/vo bob", "de-AT-u-rg-chzzzz": "Servus/von bob", "de-u-rg-atzzzz": "Hallo/von bob", "de-CH": "Hello/von bob", "fr-CA": "Hello/de bob",
+		"el-GR": "Γειά/από bob", "zh-Hant": "您好/bob", "zh-Hant-TW": "您好/bob", "zh-TW": "你好/bob", "zh": "你好/bob", "sr-Latn-RS": "Zdravo/from bob", "sr-RS": "Здраво/from bob", "x-de": "Hello/from bob", "d": "Hello/from bob",
 	} {
 		if got := textsOf(t, p, locale); got != want {
 			t.Errorf("%s: %s, want %s", locale, got, want)
