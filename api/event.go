@@ -24,7 +24,7 @@ type EventRequest struct {
 	FCM json.RawMessage `json:"fcm,omitempty" validate:"-" swaggertype:"object"`
 	// WebPush is laid over the event type's webpush, member by member; at most 2 KiB.
 	WebPush    *WebPushOptions `json:"webpush,omitempty"`
-	CollapseID string          `json:"collapse_id,omitempty" validate:"maxbytes=64,printable"`
+	CollapseID string          `json:"collapse_id,omitempty" validate:"maxbytes=64,header"`
 	ExpiresAt  *Time           `json:"expires_at,omitempty" validate:"-" swaggertype:"string" format:"date-time"`
 	// SendAt is when the event is targeted, by Redis' clock: at most 7 days ahead and before `expires_at`.
 	// Absent or in the past: at once.

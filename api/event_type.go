@@ -15,8 +15,6 @@ const (
 	PushLocation     PushType = "location"
 	PushVoIP         PushType = "voip"
 	PushComplication PushType = "complication"
-	PushFileProvider PushType = "fileprovider"
-	PushMDM          PushType = "mdm"
 	PushLiveActivity PushType = "liveactivity"
 	PushPushToTalk   PushType = "pushtotalk"
 	PushWidgets      PushType = "widgets"
@@ -33,11 +31,12 @@ type EventTypeRequest struct {
 	Sound    string   `json:"sound,omitempty" validate:"maxbytes=128" example:"default"`
 	Category string   `json:"category,omitempty" validate:"maxbytes=128"`
 	ThreadID string   `json:"thread_id,omitempty" validate:"maxbytes=128"`
-	PushType PushType `json:"push_type,omitempty" validate:"omitempty,oneof=alert background location voip complication fileprovider mdm liveactivity pushtotalk widgets controls" default:"alert"`
+	PushType PushType `json:"push_type,omitempty" validate:"omitempty,oneof=alert background location voip complication liveactivity pushtotalk widgets controls" default:"alert"`
 	// Priority is 1, 5 or 10; by default 5 for background and 10 otherwise.
 	Priority int `json:"priority,omitempty" validate:"omitempty,oneof=1 5 10"`
 	// TTLSeconds is how long a notification is useful, counted from the acceptance of its event.
-	// Absent: no apns-expiration is sent. 0: APNs tries once and stores nothing.
+	// Absent: no apns-expiration is sent. 0: the push service tries once and stores nothing, and fanfare
+	// tries to hand it over for a minute.
 	TTLSeconds *int64 `json:"ttl_seconds,omitempty" validate:"omitempty,min=0,max=2592000"`
 	// Collapse derives a collapse id from the event, so that a resend after an unknown outcome
 	// replaces the notification on the phone instead of showing it twice.

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"unicode/utf8"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/go-playground/validator/v10"
 )
 
@@ -39,6 +40,7 @@ type Validator struct {
 //	maxbytes=N  a string of at most N bytes (max counts characters)
 //	maxjson=N   string values of at most N bytes as JSON
 //	printable   a string without control characters
+//	header      the same, without blanks at its ends: the value of a header (RFC 9110, 5.5)
 //	text        a message's text: 1 to MaxMessageText characters
 func NewValidator() *Validator {
 	v := validator.New(validator.WithRequiredStructEnabled())
@@ -145,6 +147,7 @@ var textRules = map[string]func(param string) func(string) bool{
 	"auth":      textRule(validAuth),
 	"text":      textRule(validText),
 	"printable": textRule(printable),
+	"header":    textRule(func(s string) bool { return printable(s) && strings.Trim(s, " ") == s }),
 }
 
 // textRule is a rule without a parameter.
@@ -152,7 +155,7 @@ func textRule(valid func(string) bool) func(string) func(string) bool {
 	return func(string) func(string) bool { return valid }
 }
 
-// printable tells whether s may be in an HTTP header.
+// printable tells whether s has no control characters.
 func printable(s string) bool {
 	for i := range len(s) {
 		if s[i] < ' ' || s[i] == 0x7f {
@@ -353,10 +356,17 @@ func objectRules(to reporter, object json.RawMessage, field string, most int) {
 	if len(object) <= most {
 		return
 	}
-	var compact bytes.Buffer
-	if json.Compact(&compact, object) == nil && compact.Len() > most {
+	if short, err := ShortestJSON(object); err == nil && len(short) > most {
 		to.ReportError(object, field, field, "max", fmt.Sprint(most))
 	}
+}
+
+// ShortestJSON is a JSON value without blanks and without escapes that it does not need, so that its size does not
+// depend on how the caller's library writes characters. Numbers stay as they are.
+func ShortestJSON(raw json.RawMessage) (json.RawMessage, error) {
+	short := jsontext.Value(bytes.Clone(raw))
+	err := short.Format(jsontext.PreserveRawStrings(false))
+	return json.RawMessage(short), err
 }
 
 // jsonSize is the size of v in bytes as JSON without escaping for HTML.

@@ -49,6 +49,7 @@ var messages = map[string]struct{ plain, with string }{
 	"text":        {plain: fmt.Sprintf("must be 1 to %d characters", MaxMessageText)},
 	"exactly_one": {with: "must hold exactly one of %s"},
 	"printable":   {plain: "may not hold control characters"},
+	"header":      {plain: "may not hold control characters, nor begin or end with a blank"},
 	"object":      {plain: "must be a JSON object"},
 	"background":  {plain: "must not be 10 for a background push"},
 	"equal":       {with: "must equal %s, or be left out"},

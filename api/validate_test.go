@@ -27,8 +27,12 @@ func TestValidatorTakes(t *testing.T) {
 		"2 KiB of data": event(func(e *api.EventRequest) {
 			e.Data = map[string]string{"x": strings.Repeat("x", api.MaxData-len(`{"x":""}`))}
 		}),
-		"escapes in data":      event(func(e *api.EventRequest) { e.Data = map[string]string{"x": strings.Repeat("\x01", 340)} }),
-		"data with signs":      event(func(e *api.EventRequest) { e.Data = map[string]string{"x": strings.Repeat("<", 2000)} }),
+		"escapes in data": event(func(e *api.EventRequest) { e.Data = map[string]string{"x": strings.Repeat("\x01", 340)} }),
+		"data with signs": event(func(e *api.EventRequest) { e.Data = map[string]string{"x": strings.Repeat("<", 2000)} }),
+		"escapes of aps":  event(func(e *api.EventRequest) { e.APS = json.RawMessage(`{"x":"` + strings.Repeat(`\u4f60`, 600) + `"}`) }),
+		"escapes of fcm": event(func(e *api.EventRequest) {
+			e.FCM = json.RawMessage(`{"x":"` + strings.Repeat(`\ud83d\ude00`, 500) + `"}`)
+		}),
 		"2 KiB of aps":         event(func(e *api.EventRequest) { e.APS = aps(api.MaxAPS) }),
 		"spaces in aps":        event(func(e *api.EventRequest) { e.APS = json.RawMessage(`{` + strings.Repeat(" ", 3000) + `}`) }),
 		"aps null":             event(func(e *api.EventRequest) { e.APS = json.RawMessage(`null`) }),
@@ -79,8 +83,11 @@ func TestValidatorRefuses(t *testing.T) {
 		"10,001 users":         {event(func(e *api.EventRequest) { e.Audience.Users = users(10_001) }), "audience.users max"},
 		"an empty alert":       {event(func(e *api.EventRequest) { e.Alert = &api.Alert{} }), "alert required"},
 		"65 bytes of collapse": {event(func(e *api.EventRequest) { e.CollapseID = strings.Repeat("ü", 32) + "x" }), "collapse_id max"},
-		"a line break":         {event(func(e *api.EventRequest) { e.CollapseID = "a\nb" }), "collapse_id printable"},
+		"a line break":         {event(func(e *api.EventRequest) { e.CollapseID = "a\nb" }), "collapse_id header"},
+		"a blank at the end":   {event(func(e *api.EventRequest) { e.CollapseID = "order 42 " }), "collapse_id header"},
+		"a blank at the start": {event(func(e *api.EventRequest) { e.CollapseID = " 42" }), "collapse_id header"},
 		"escapes in data":      {event(func(e *api.EventRequest) { e.Data = map[string]string{"x": strings.Repeat("\x01", 341)} }), "data max"},
+		"the type's fcm":       {&api.EventTypeRequest{FCM: json.RawMessage(`{"x":"` + strings.Repeat("\U0001f600", 600) + `"}`)}, "fcm max"},
 		"the type's aps":       {&api.EventTypeRequest{APS: aps(api.MaxAPS + 1)}, "aps max"},
 		"a loud background":    {&api.EventTypeRequest{PushType: api.PushBackground, Priority: 10}, "priority background"},
 		"a batch's third":      {&api.EventBatchRequest{Events: []api.EventRequest{*event(func(*api.EventRequest) {}), *event(func(*api.EventRequest) {}), *event(func(e *api.EventRequest) { e.Type = "" })}}, "events[2].type required"},

@@ -197,7 +197,7 @@ func TestBadFields(t *testing.T) {
 		{"a title over 256 bytes", put("/v1/event-types/a", `{"title":"`+strings.Repeat("ü", 129)+`"}`), 422, broken("title", "max", "must be at most 256 bytes")},
 		{"a background push of priority 10", put("/v1/event-types/a", `{"push_type":"background","priority":10}`), 422, broken("priority", "background", "must not be 10 for a background push")},
 		{"an unknown push type", put("/v1/event-types/a", `{"title":"x","push_type":"loud"}`), 422,
-			broken("push_type", "oneof", "must be one of alert, background, location, voip, complication, fileprovider, mdm, liveactivity, pushtotalk, widgets, controls")},
+			broken("push_type", "oneof", "must be one of alert, background, location, voip, complication, liveactivity, pushtotalk, widgets, controls")},
 		{"a language that is none", put("/v1/event-types/a", `{"title":"x","localized":{"d":{"title":"y"}}}`), 422, broken("localized[d]", "locale", localeRule)},
 		{"a language without a text", put("/v1/event-types/a", `{"title":"x","localized":{"de":{}}}`), 422, broken("localized[de]", "required", "needs title or body")},
 		{"a language twice", put("/v1/event-types/a", `{"title":"x","localized":{"de":{"title":"y"},"DE":{"title":"y"}}}`), 422, broken("localized[de]", "unique", "repeats DE")},

@@ -68,8 +68,8 @@ func TestA5_PushTypesAndPriorities(t *testing.T) {
 	t.Parallel()
 	w := setup(t, apnstest.Options{})
 	for i, pt := range []api.PushType{
-		api.PushAlert, api.PushBackground, api.PushLocation, api.PushVoIP, api.PushComplication, api.PushFileProvider,
-		api.PushMDM, api.PushLiveActivity, api.PushPushToTalk, api.PushWidgets, api.PushControls,
+		api.PushAlert, api.PushBackground, api.PushLocation, api.PushVoIP, api.PushComplication,
+		api.PushLiveActivity, api.PushPushToTalk, api.PushWidgets, api.PushControls,
 	} {
 		n := testNote(i)
 		n.PushType, n.Priority = pt, []int{1, 5}[i%2]

@@ -149,8 +149,8 @@ var visible = []string{"alert", "badge", "sound"}
 
 // apsOnly are the push types whose payload comes only from aps.
 var apsOnly = map[api.PushType]bool{
-	api.PushLiveActivity: true, api.PushLocation: true, api.PushComplication: true, api.PushFileProvider: true,
-	api.PushMDM: true, api.PushPushToTalk: true, api.PushWidgets: true, api.PushControls: true,
+	api.PushLiveActivity: true, api.PushLocation: true, api.PushComplication: true,
+	api.PushPushToTalk: true, api.PushWidgets: true, api.PushControls: true,
 }
 
 // Render renders an event once, for all its devices. It is a pure
@@ -182,14 +182,16 @@ func (s *TemplateSet) Render(id string, e *api.EventRequest) (*Push, error) {
 	return p, nil
 }
 
-// setExpiry sets how long the push is worth sending. A ttl of 0 asks APNs to try once, and does not
-// limit the time that fanfare needs for that one try.
+// onceWithin is how long fanfare itself tries to hand over a push with a ttl of 0, in seconds.
+const onceWithin = 60
+
+// setExpiry sets how long the push is worth sending. A ttl of 0 asks the push service to try once.
 func (p *Push) setExpiry(ttl *int64, at *api.Time) {
 	switch {
 	case at != nil:
 		p.endAt(at.Time)
 	case ttl != nil && *ttl == 0:
-		p.Expiration = new(int64)
+		p.Expiration, p.TTL = new(int64), onceWithin
 	case ttl != nil:
 		p.TTL = *ttl
 	}
@@ -208,8 +210,10 @@ func (p *Push) Begin(enqueued time.Time) bool {
 }
 
 func (p *Push) endAt(end time.Time) {
-	seconds := end.Unix()
-	p.Expiration, p.ExpiresAt = &seconds, end.UnixMilli()
+	if p.Expiration == nil {
+		p.Expiration = new(end.Unix())
+	}
+	p.ExpiresAt = end.UnixMilli()
 }
 
 // renderAPS merges four layers, in this order: the template, the type's aps, the event's alert, the
@@ -302,14 +306,14 @@ func parseAPS(p api.PushType, raw json.RawMessage) (map[string]json.RawMessage, 
 	return aps, nil
 }
 
-// parseObject reads the JSON object of a field, without blanks; nil for none.
+// parseObject reads the JSON object of a field in its shortest form; nil for none.
 func parseObject(field string, raw json.RawMessage) (map[string]json.RawMessage, error) {
 	if raw == nil {
 		return nil, nil
 	}
-	var small bytes.Buffer
+	small, err := api.ShortestJSON(raw)
 	var object map[string]json.RawMessage
-	if json.Compact(&small, raw) != nil || !isObject(small.Bytes()) || json.Unmarshal(small.Bytes(), &object) != nil {
+	if err != nil || !isObject(small) || json.Unmarshal(small, &object) != nil {
 		return nil, api.Invalid(field, "object", "must be a JSON object")
 	}
 	return object, nil

@@ -127,7 +127,7 @@ func TestA4_Expiration(t *testing.T) {
 		deadline int64
 	}{
 		{"absent", nil, nil, "absent", 0},
-		{"0 is sent as 0 and is no deadline of ours", seconds(0), nil, "0", 0},
+		{"0 is sent as 0, and fanfare tries for a minute", seconds(0), nil, "0", accepted.UnixMilli() + 60_000},
 		{"a time counted from the enqueueing", seconds(60), nil, strconv.FormatInt(accepted.Unix()+60, 10), accepted.UnixMilli() + 60_000},
 		{"the event's own time wins", seconds(60), &at, strconv.FormatInt(accepted.Unix()+90, 10), accepted.UnixMilli() + 90_500},
 	} {
@@ -146,6 +146,25 @@ func TestA4_Expiration(t *testing.T) {
 				t.Errorf("header %s, deadline %d; want %s, %d", header, p.ExpiresAt, tt.header, tt.deadline)
 			}
 		})
+	}
+}
+
+// P7: what is sent, and with it its size, does not depend on how the caller's library writes characters and blanks.
+func TestP7_EscapesMakeNoDifference(t *testing.T) {
+	t.Parallel()
+	bytesOf := func(aps, fcm string) string {
+		p := mustRender(t, mustTemplates(t, &api.EventTypeRequest{Title: "T", APS: json.RawMessage(aps), FCM: json.RawMessage(fcm)}), &api.EventRequest{Type: "t", APS: json.RawMessage(aps)})
+		return string(p.Payload) + string(p.FCM)
+	}
+	plain := bytesOf(`{"alert":{"body":"你 é/<b>😀\n"},"n":12345678901234567890,"f":1.0}`, `{"x":{"y":"你\"\\"}}`)
+	escaped := bytesOf(`{ "alert" : {"\u0062ody":"\u4f60 \u00e9\/\u003cb\u003e\ud83d\ude00\u000a"}, "n":12345678901234567890,"f":1.0 }`, `{"x":{"y":"\u4F60\u0022\u005c"}}`)
+	for _, want := range []string{`你 é/<b>😀\n`, `"n":12345678901234567890`, `"f":1.0`, `你\"\\`} {
+		if !strings.Contains(plain, want) {
+			t.Errorf("%s lacks %s", plain, want)
+		}
+	}
+	if plain != escaped {
+		t.Errorf("%s\n%s", plain, escaped)
 	}
 }
 
@@ -172,7 +191,7 @@ func TestA5_PushTypeAndPriority(t *testing.T) {
 			}
 		})
 	}
-	for _, kind := range []api.PushType{"liveactivity", "location", "complication", "fileprovider", "mdm", "pushtotalk", "widgets", "controls"} {
+	for _, kind := range []api.PushType{"liveactivity", "location", "complication", "pushtotalk", "widgets", "controls"} {
 		t.Run(string(kind)+" takes its payload from aps", func(t *testing.T) {
 			t.Parallel()
 			l := mustTemplates(t, &api.EventTypeRequest{PushType: kind})
