@@ -1,9 +1,11 @@
 package api
 
 import (
-	"fmt"
+	"errors"
 	"strings"
 	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // Time is a time in the form of the HTTP contract: RFC 3339, UTC, milliseconds.
@@ -23,20 +25,45 @@ func (t Time) MarshalJSON() ([]byte, error) {
 	return append(t.UTC().AppendFormat(text, timeFormat), '"'), nil
 }
 
-// UnmarshalJSON reads any RFC 3339 time, of any zone and precision, whose year also has four
-// digits in UTC: any other time could not be written again.
+// UnmarshalJSON reads a time as ParseTime does, from a JSON string that may have escapes.
 func (t *Time) UnmarshalJSON(b []byte) error {
-	s, ok := strings.CutPrefix(string(b), `"`)
-	if !ok {
-		return fmt.Errorf("a time is an RFC 3339 string")
+	text, err := jsontext.AppendUnquote(nil, b)
+	if err != nil || len(b) == 0 || b[0] != '"' {
+		return errNotTime
 	}
-	parsed, err := time.Parse(time.RFC3339Nano, strings.TrimSuffix(s, `"`))
-	if err != nil {
-		return fmt.Errorf("a time is an RFC 3339 string such as 2026-01-02T15:04:05.000Z")
+	*t, err = ParseTime(string(text))
+	return err
+}
+
+// ErrTimeRange is the error of ParseTime for a time outside the years that fanfare takes.
+var ErrTimeRange = errors.New("must be in the years 1970 to 9999, in UTC")
+
+var errNotTime = errors.New("must be an RFC 3339 time such as 2026-01-02T15:04:05.000Z")
+
+// ParseTime reads any RFC 3339 time of the years 1970 to 9999 in UTC, of any zone and precision. It is
+// the only reader of times that callers write, and is stricter than time.Parse (https://go.dev/issue/54580).
+func ParseTime(text string) (Time, error) {
+	text = strings.ToUpper(text) // RFC 3339, 5.6: t and z may be lower case
+	const second = len("2006-01-02T15:04:")
+	leap := len(text) > second+2 && text[second:second+2] == "60" // RFC 3339, 5.7: a leap second
+	if leap {
+		text = text[:second] + "59" + text[second+2:]
 	}
-	if year := parsed.UTC().Year(); year < 0 || year > 9999 {
-		return fmt.Errorf("a time is in the years 0000 to 9999, in UTC")
+	parsed, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil || text[second-1] != ':' || strings.Contains(text, ",") || !validZone(text) {
+		return Time{}, errNotTime
 	}
-	*t = At(parsed)
-	return nil
+	if leap {
+		parsed = parsed.Add(time.Second)
+	}
+	if year := parsed.UTC().Year(); year < 1970 || year > 9999 {
+		return Time{}, ErrTimeRange
+	}
+	return At(parsed), nil
+}
+
+// validZone reports whether the offset from UTC is below 24 hours and has less than 60 minutes.
+func validZone(text string) bool {
+	hours, minutes, ok := strings.Cut(text[len(text)-len("07:00"):], ":")
+	return strings.HasSuffix(text, "Z") || ok && hours < "24" && minutes < "60"
 }

@@ -29,8 +29,9 @@ func parseExpiry(text string, now time.Time) (*api.Time, error) {
 	if text == "" {
 		return nil, nil
 	}
-	at, err := time.Parse(time.RFC3339, text)
-	if day, bad := time.Parse(time.DateOnly, text); bad == nil {
+	given, err := api.ParseTime(text)
+	at := given.Time
+	if day, bad := api.ParseTime(text + "T00:00:00Z"); bad == nil {
 		at, err = day.AddDate(0, 0, 1), nil
 	}
 	if days, isDays := strings.CutSuffix(text, "d"); isDays {
@@ -39,7 +40,7 @@ func parseExpiry(text string, now time.Time) (*api.Time, error) {
 	} else if lasts, bad := time.ParseDuration(text); bad == nil {
 		at, err = now.Add(lasts), nil
 	}
-	if err != nil || !at.After(now) {
+	if err != nil || !at.After(now) || at.Year() > 9999 {
 		return nil, usageError(fmt.Sprintf("--expires: %q is not a time to come, such as 90d, 12h, 2027-01-31 or 2027-01-31T12:00:00Z", text))
 	}
 	return new(api.AtMillis(at.UnixMilli())), nil

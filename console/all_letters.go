@@ -72,7 +72,7 @@ func (v *visit) changeAllLetters() error {
 			d.Filter.Set(name, value)
 		}
 	}
-	before, err := time.Parse(time.RFC3339Nano, d.Before)
+	before, err := api.ParseTime(d.Before)
 	expect, notNumber := strconv.ParseInt(form.Get("expect"), 10, 64)
 	switch {
 	case !isLetterAction(d.Action):
@@ -82,7 +82,7 @@ func (v *visit) changeAllLetters() error {
 	}
 	in := api.DeadLettersRequest{
 		Kind: d.Filter.Get("kind"), Reason: d.Filter.Get("reason"), Type: d.Filter.Get("type"), App: d.Filter.Get("app"),
-		All: len(d.Filter) == 0, Before: new(api.Time{Time: before}), Expect: &expect,
+		All: len(d.Filter) == 0, Before: &before, Expect: &expect,
 	}
 	a, err := v.call(http.MethodPost, "/v1/dead-letters/"+d.Action, in)
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"time"
 
 	"fanfare/api"
 )
@@ -45,13 +44,12 @@ func (v *visit) makeKey() error {
 		form.Chosen[api.Scope(scope)] = true
 	}
 	if form.Expires != "" {
-		at, err := time.Parse("2006-01-02", form.Expires)
+		at, err := api.ParseTime(form.Expires + "T00:00:00Z")
 		if err != nil {
 			form.Problem = refuse(api.CodeValidation, "expires must be a date such as 2027-01-31")
 			return v.showKeys(form.Problem.Status, form)
 		}
-		ends := api.At(at)
-		in.ExpiresAt = &ends
+		in.ExpiresAt = &at
 	}
 	var made api.NewKey
 	err := v.ask(http.MethodPost, "/v1/keys", in, &made)

@@ -132,6 +132,7 @@ func TestBadBodies(t *testing.T) {
 		{"another Content-Type", put(types, `{}`).with("Content-Type: text/plain"), 415, json415},
 		{"a form", put(types, `title=x`).with("Content-Type: application/x-www-form-urlencoded"), 415, json415},
 		{"another charset", put(types, `{}`).with("Content-Type: application/json; charset=latin1"), 415, problem(api.CodeUnsupportedMedia, "JSON is sent in UTF-8, not in another charset")},
+		{"UTF-8 by another name", put(types, `{"titel":"x"}`).with("Content-Type: application/json; charset=UTF8"), 400, badJSON("titel", "is not a field of this call")},
 		{"compressed", put(types, `{}`).with("Content-Encoding: gzip"), 415, problem(api.CodeUnsupportedMedia, "the body must be sent without Content-Encoding")},
 		{"neither body nor Content-Type", call{method: "PUT", path: types}, 415, json415},
 		{"no Content-Type on an optional body", put("/v1/users/bob/mutes/x", `{}`).with("Content-Type: "), 415, json415},

@@ -53,7 +53,7 @@ func checkMedia(h http.Header) error {
 		if err != nil || media != "application/json" {
 			return api.Errorf(api.CodeUnsupportedMedia, "the body must be sent as Content-Type: application/json")
 		}
-		if charset := params["charset"]; charset != "" && !strings.EqualFold(charset, "utf-8") {
+		if charset := strings.ToLower(params["charset"]); charset != "" && charset != "utf-8" && charset != "utf8" {
 			return api.Errorf(api.CodeUnsupportedMedia, "JSON is sent in UTF-8, not in another charset")
 		}
 	}

@@ -16,7 +16,7 @@ import (
 
 // decode reads one JSON object into v, a pointer. Duplicate and unknown names,
 // wrong types, text that is not UTF-8 and anything after the object are
-// CodeInvalidJSON, naming the field.
+// CodeInvalidJSON, naming the field. A time out of range is CodeValidation.
 func decode(body []byte, v any) error {
 	err := json.Unmarshal(body, v, json.RejectUnknownMembers(true))
 	if err != nil {
@@ -35,6 +35,8 @@ func explainJSON(err error, into reflect.Type) error {
 	switch {
 	case errors.As(err, &syntax):
 		return invalidJSON(jsonPath(into, syntax.JSONPointer), syntaxMessage(syntax))
+	case errors.As(err, &meaning) && errors.Is(meaning.Err, api.ErrTimeRange):
+		return api.Invalid(jsonPath(into, meaning.JSONPointer), "range", "%v", api.ErrTimeRange)
 	case errors.As(err, &meaning):
 		return invalidJSON(jsonPath(into, meaning.JSONPointer), meaningMessage(meaning))
 	default:

@@ -3,6 +3,7 @@ package stock
 import (
 	"embed"
 	"fmt"
+	"strconv"
 	"sync"
 
 	"github.com/redis/go-redis/v9"
@@ -56,11 +57,8 @@ func single(s *redisdb.Script, cmd *redis.Cmd) (int64, error) {
 	return n, nil
 }
 
-// integer reads a number that a script gave as text.
+// integer reads a number that a script gave as text; 0 for none.
 func integer(list []any, i int) int64 {
-	var n int64
-	for _, c := range []byte(redisdb.TextAt(list, i)) {
-		n = 10*n + int64(c-'0')
-	}
+	n, _ := strconv.ParseInt(redisdb.TextAt(list, i), 10, 64)
 	return n
 }
