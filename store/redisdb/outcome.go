@@ -76,7 +76,12 @@ func classify(err error) outcome {
 	return unknown
 }
 
+// classifyReply also finds a refusal in the error of a script. Before Redis 7.0 that error says where in the script
+// it came up: "ERR Error running script (call to f_...): @user_script:88: @user_script: 88: -OOM command not allowed".
 func classifyReply(text string) outcome {
+	if _, refusal, inScript := strings.Cut(text, "@user_script: "); inScript {
+		_, text, _ = strings.Cut(refusal, ": -")
+	}
 	for _, r := range refusals {
 		if strings.HasPrefix(text, r.prefix) {
 			return r.outcome

@@ -105,9 +105,15 @@ func TestErr(t *testing.T) {
 	} {
 		t.Run(text, func(t *testing.T) {
 			t.Parallel()
+			old := "ERR Error running script (call to f_0123456789abcdef0123456789abcdef01234567): @user_script:88: @user_script: 88: -" + text + " "
+			mustCode(t, db.Err(redisdb.ScriptError(old), redisdb.Write), want)
+			mustCode(t, db.Err(redisdb.ScriptError("@user_script: 88: -"+text), redisdb.Write), want)
 			cmd := mustScript(t, "return redis.error_reply('"+text+"')").Cmd(t.Context(), nil)
 			mustCode(t, db.Share(t.Context(), redisdb.Write, cmd), want)
 		})
+	}
+	for _, text := range []string{"ERR Error running script (call to f_0): @user_script:8: @user_script: 8: -WRONGTYPE x", "ERR Error running script (call to f_0): @user_script:8: user_script:8: attempt to index a nil value x: OOM ", "x @user_script: -OOM "} {
+		mustCode(t, db.Err(redisdb.ScriptError(text), redisdb.Write), api.CodeInternal)
 	}
 	if got := db.Err(redis.Nil, redisdb.Read); got != redis.Nil {
 		t.Errorf("got %v, want redis.Nil as it is", got)
