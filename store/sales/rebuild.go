@@ -21,6 +21,8 @@ const (
 	restoreTime = 5 * time.Minute
 	// restorePoll is how often a process asks whether another has finished.
 	restorePoll = 20 * time.Millisecond
+	// loadingPoll is how often a confirmation or an extension is tried while a sale is restored.
+	loadingPoll = 100 * time.Millisecond
 	// restorePage is how many orders one query reads.
 	restorePage = 500
 )

@@ -81,7 +81,7 @@ func (s *Store) acquire() (release func(), err error) {
 // other way. The row of an order in SQL follows by itself.
 func (s *Store) End(ctx context.Context, e stock.EndHold) (*api.Reservation, bool, error) {
 	var ended stock.Ended
-	err := s.with(ctx, e.Sale, func() (err error) {
+	err := s.whileLoading(ctx, e.Sale, func() (err error) {
 		ended, err = s.live.End(ctx, e)
 		return err
 	})
@@ -96,7 +96,7 @@ func (s *Store) End(ctx context.Context, e stock.EndHold) (*api.Reservation, boo
 // Extend moves the end of a hold, as stock.Live.Extend does.
 func (s *Store) Extend(ctx context.Context, e stock.ExtendHold) (*api.Reservation, bool, error) {
 	var extended stock.Ended
-	err := s.with(ctx, e.Sale, func() (err error) {
+	err := s.whileLoading(ctx, e.Sale, func() (err error) {
 		extended, err = s.live.Extend(ctx, e)
 		return err
 	})

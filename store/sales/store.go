@@ -122,6 +122,24 @@ func (s *Store) with(ctx context.Context, sale string, f func() error) error {
 	}
 }
 
+// whileLoading is with for calls that mostly go through while the sale is read from the record: it does not
+// wait for the end of that before it tries again.
+func (s *Store) whileLoading(ctx context.Context, sale string, f func() error) error {
+	for {
+		err := f()
+		if !needsRestore(err) {
+			return err
+		}
+		wait, cancel := context.WithTimeout(ctx, loadingPoll)
+		err = s.restore(wait, sale)
+		over := wait.Err() != nil && ctx.Err() == nil
+		cancel()
+		if err != nil && !over {
+			return err
+		}
+	}
+}
+
 // needsRestore tells whether an error means that the sale must be restored. An unknown outcome
 // does not: the change was made before the error, and must not be repeated.
 func needsRestore(err error) bool {

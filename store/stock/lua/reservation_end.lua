@@ -1,6 +1,7 @@
 -- Confirms and releases holds for several callers, each hold once: a repeat gets the same
 -- answer. Or extends holds, but not beyond max_hold from their making. A hold whose time is over
--- expires here, if no sweep has returned it yet.
+-- expires here, if no sweep has returned it yet. While a load compares the partition with the record,
+-- it confirms and extends holds that are here: held and sold units together stay what they were.
 -- KEYS: 1 sale, 2 stock, 3 reservations, 4 due, 5 orders (zset), then the
 --       idempotency record of each caller that wants one
 -- ARGV: 1 run (see run_id), 2 lifetime of the idempotency records in ms, 3.. of each
@@ -11,7 +12,7 @@
 -- RETURNS: {1 a reservation has ended as asked, or 0, {version}, each caller's answer},
 --          {4, 5, 6 as unusable}. An answer is
 --          {1 it has ended as asked, the reservation, 1 its order is not on record},
---          {2 the same, by a replay}, {3 other body}, {7 unknown},
+--          {2 the same, by a replay}, {3 other body}, {5 the load must end first}, {7 unknown},
 --          {8 it is not held, the reservation}
 -- @include lua/part_sale.lua
 -- @include lua/part_due.lua
@@ -20,7 +21,8 @@ local ORDERS = KEYS[5]
 local run, ttl, first = ARGV[1], ARGV[2], 3
 
 local s = redis.call('HMGET', SALE, 'version', 'closed', 'run_id', 'max_hold')
-local why = unusable(s[1], s[2], s[3], run)
+local loading = s[2] == '@' .. run_id(run)
+local why = unusable(s[1], not loading and s[2], s[3], loading and '' or run)
 if why then return { why } end
 local now = now_ms()
 local ids, sold, waits = {}, {}, {}
@@ -50,6 +52,8 @@ local function finish_of(i, n, key)
   if old and wanted == 'h' then return { again, string.sub(old, #request + 1), 0 } end -- whatever became of it
   local text = records[id] or known[n] or old and string.sub(old, #request + 1) -- a forgotten one, as it ended
   local r = parse(text)
+  local stays = r and (r.state == 's' and wanted == 's' or r.state == 'h' and wanted ~= 'r' and now < tonumber(r.expires))
+  if loading and not stays then return { 5 } end
   if not r or wanted ~= 'h' and own ~= '' and own ~= r.user then return { 7 } end
   if r.state == 'h' and wanted == 'h' and now < tonumber(r.expires) then
     text = extend(id, r, text, tonumber(own))
