@@ -1,6 +1,7 @@
 package redisdb
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -190,5 +191,19 @@ func checkNode(ctx context.Context, c *redis.Client, settings []setting) []strin
 			found = append(found, fmt.Sprintf("Redis %s: %s is %q, should be %q: %s", addr, w.name, got[w.name], w.value, w.why))
 		}
 	}
+	if err := tryChannel(ctx, c); err != nil {
+		found = append(found, fmt.Sprintf("Redis %s: the user of Redis may not use the channels of fanfare, streams are late: %v", addr, err))
+	}
 	return found
+}
+
+// checkChannel is published to and subscribed to by Check alone.
+const checkChannel = "ff:check"
+
+// tryChannel publishes and subscribes to a channel. Since Redis 7.0 a new user has no channels.
+func tryChannel(ctx context.Context, c *redis.Client) error {
+	sub := c.Subscribe(ctx, checkChannel)
+	defer func() { _ = sub.Close() }()
+	_, err := sub.Receive(ctx)
+	return cmp.Or(err, c.Publish(ctx, checkChannel, "").Err())
 }

@@ -133,6 +133,16 @@ func TestCheck(t *testing.T) {
 			}
 		})
 	}
+	t.Run("a user without channels", func(t *testing.T) {
+		t.Parallel()
+		server := storetest.Redis(t, "--appendonly", "yes")
+		for rights, want := range map[string]int{"&ff:*": 0, "resetchannels": 1, "&other:*": 1, "&ff:* -publish": 1, "&ff:* -subscribe": 1} {
+			found := storetest.Open(t, server.MustUser(t, append(strings.Fields("resetchannels ~* +@all"), strings.Fields(rights)...)...)).Check(t.Context())
+			if len(found) != want || want > 0 && !strings.Contains(found[0], "may not use the channels") {
+				t.Errorf("%s: got %q", rights, found)
+			}
+		}
+	})
 	t.Run("embedded", func(t *testing.T) {
 		t.Parallel()
 		db := storetest.Open(t, "")

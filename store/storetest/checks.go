@@ -55,6 +55,8 @@ func Checks(t testing.TB, fsys fs.FS) {
 //   - ranges have a limit, there is no while and no repeat, and no command that
 //     reads all of something, unless "-- bounded: <why>" stands on the line or
 //     above it;
+//   - PUBLISH is called by pcall: a user of Redis without rights to the channel must not end a
+//     script midway;
 //   - the body is not much longer than 60 lines.
 func CheckScript(text string, fsys fs.FS) []string {
 	s := readScript(text, fsys)
@@ -222,6 +224,7 @@ var unbounded = []struct {
 	{regexp.MustCompile(`(?i)["'](lrange|zrange|zrevrange)["'].*,\s*["']?0["']?\s*,\s*["']?-1\b`), nil, "reads all of a key"},
 	{regexp.MustCompile(`(?i)["'](keys|scan|hgetall|smembers|hkeys|hvals|sscan|hscan|zscan|flushall|flushdb|sort)["']`), nil, "has no bound"},
 	{regexp.MustCompile(`^\s*(while|repeat)\b`), nil, "is a loop without a limit: use for"},
+	{regexp.MustCompile(`(?i)\bcall\(\s*["']s?publish["']`), nil, "may be refused after other commands had their effect: use redis.pcall"},
 }
 
 // excuse allows an exception, with its reason.

@@ -52,6 +52,9 @@ func TestCheckScript(t *testing.T) {
 		{"excused hash", header + body + "redis.call('HGETALL', record) -- bounded: eight counters\n", ""},
 		{"excused above", header + body + "-- bounded: eight counters\nredis.call('HGETALL', record)\n", ""},
 		{"while", header + body + "while true do end\n", "is a loop without a limit"},
+		{"publish", header + body + "redis.call('PUBLISH', id, n)\n", "use redis.pcall"},
+		{"publish by another name", header + body + "call('SPUBLISH', id, n)\n", "use redis.pcall"},
+		{"publish that may fail", header + body + "redis.pcall('PUBLISH', id, n)\n", ""},
 		{"comment is not code", header + body + "-- HGETALL 'hgetall' KEYS[7]\n", ""},
 		{"long", header + body + strings.Repeat("n = n + 1\n", 90), "more than 90"},
 	} {

@@ -71,6 +71,18 @@ func (s *RedisServer) Addr() string { return "127.0.0.1:" + strconv.Itoa(s.port)
 // URL is the URL for redisdb.Options.
 func (s *RedisServer) URL() string { return "redis://" + s.Addr() }
 
+// MustUser makes or changes the server's user "app" by rules of ACL SETUSER, and returns the URL with
+// which this user connects.
+func (s *RedisServer) MustUser(t testing.TB, rules ...string) (url string) {
+	t.Helper()
+	args := []any{"acl", "setuser", "app", "on", ">secret"}
+	for _, rule := range rules {
+		args = append(args, rule)
+	}
+	Must(t, s.Client().Do(context.WithoutCancel(t.Context()), args...).Err())
+	return "redis://app:secret@" + s.Addr()
+}
+
 // Port is the port on which it listens, also after a restart.
 func (s *RedisServer) Port() int { return s.port }
 

@@ -25,7 +25,7 @@ local function enter(users, stamps)
   for i, user in ipairs(users) do
     positions[2 * i - 1], positions[2 * i] = 0, user
     joins[2 * i - 1], joins[2 * i] = 0, user .. ' ' .. stamps[i]
-    redis.call('PUBLISH', member_channel .. user, '+' .. NAME)
+    redis.pcall('PUBLISH', member_channel .. user, '+' .. NAME)
   end
   redis.call('ZADD', MEMBERS, unpack(positions))
   redis.call('ZADD', JOINS, unpack(joins))
@@ -44,7 +44,7 @@ end
 if members == '' then return { 6 } end
 if digest ~= '' then redis.call('SET', RECORD, epoch .. ' ' .. digest, 'PX', ttl) end
 local now = now_ms()
-store({ epoch = epoch, last = 0, first = 1, at = now, made = now, run = run_id() })
+store({ epoch = epoch, last = 0, first = 1, at = now, made = now, run = NOW_RUN })
 local users, stamps = {}, {}
 for user, stamp in string.gmatch(members, '(%S+) (%S+)') do
   users[#users + 1], stamps[#stamps + 1] = user, stamp

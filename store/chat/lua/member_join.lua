@@ -23,5 +23,5 @@ end
 local acked = from_start == '1' and c.first - 1 or c.last
 redis.call('ZADD', MEMBERS, acked, user)
 redis.call('ZADD', JOINS, 0, user .. ' ' .. stamp)
-redis.call('PUBLISH', channel, '+' .. NAME)
+redis.pcall('PUBLISH', channel, '+' .. NAME)
 return { 1, stamp, stamp, acked }

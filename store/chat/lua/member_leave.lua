@@ -26,7 +26,7 @@ if not join or latest ~= '' and tonumber(join.made) > tonumber(latest) then retu
 redis.call('ZREM', MEMBERS, user)
 redis.call('ZREM', JOINS, join.entry)
 redis.call('UNLINK', own_of(user))
-redis.call('PUBLISH', channel, '-' .. NAME)
+redis.pcall('PUBLISH', channel, '-' .. NAME)
 if redis.call('EXISTS', MEMBERS) == 1 then
   trim_acked(c)
   save(c)

@@ -10,24 +10,19 @@ local function mark_due(c)
   call('ZADD', DUE, c.now, NAME)
 end
 
--- run_id names the server's run: the beginning of its replication id, which changes with
--- each restart and each promotion of a replica.
-local run
-local function run_id()
-  if RUN ~= '*' then return RUN end
-  run = run or match(call('INFO', 'replication'), 'master_replid:(%w%w%w%w%w%w%w%w%w%w%w%w)') or '-'
-  return run
-end
+-- NOW_RUN names the server's run: the beginning of its replication id, which changes with
+-- each restart and each promotion of a replica. It is read before anything is written: a
+-- user of Redis without the right to INFO is refused then, and nothing has changed.
+local NOW_RUN = RUN ~= '*' and RUN or match(call('INFO', 'replication'), 'master_replid:(%w%w%w%w%w%w%w%w%w%w%w%w)') or '-'
 
 -- note_run gives a chat another epoch if its last message was added in another run of the
 -- server. That run may have had messages which this one lost, and whose ids are used again.
 -- Up to the last id that this run found, both epochs have the same messages: was and since
 -- tell readers so.
 local function note_run(c)
-  local now = run_id()
-  if now == c.run then return end
+  if NOW_RUN == c.run then return end
   c.was, c.since = c.epoch, c.last
-  c.epoch, c.run = life_of(c.epoch) .. '.' .. now, now
+  c.epoch, c.run = life_of(c.epoch) .. '.' .. NOW_RUN, NOW_RUN
 end
 
 -- enter_own adds the messages from the nth on to their senders' own messages, which do not

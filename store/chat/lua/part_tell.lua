@@ -7,5 +7,5 @@
 -- the slot, if the server can do that (from 7.0 on).
 local function tell(channel, text)
   if string.find(channel, '{', 1, true) and type(redis.pcall('SPUBLISH', channel, text)) == 'number' then return end
-  call('PUBLISH', channel, text)
+  redis.pcall('PUBLISH', channel, text)
 end

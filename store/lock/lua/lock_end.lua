@@ -18,5 +18,5 @@ else
   r.state, r.till, r.owner = 'Q', 0, outcome
   redis.call('SET', key, text_of(r), 'PX', int(retention))
 end
-redis.call('PUBLISH', channel, outcome)
+redis.pcall('PUBLISH', channel, outcome)
 return 1

@@ -31,6 +31,7 @@ if why and not (why == 4 and new) then return { why } end
 if not matches(condition, version) then return { 7 } end
 
 local now, what, known = now_ms(), 1, 0
+local this = run_id(run) -- before anything is written, because a user of Redis may lack the right to INFO
 local changes, missing = {}, {}
 if version then
   what = same_settings(at) and 0 or 2
@@ -63,8 +64,8 @@ end
 save()
 version = redis.call('HINCRBY', SALE, 'version', 1)
 write_settings(at, first, step)
-redis.call('HSET', SALE, 'run_id', run_id(run), 'used', int(now))
+redis.call('HSET', SALE, 'run_id', this, 'used', int(now))
 if what == 1 then redis.call('HSET', SALE, 'loading', string.match(REQUEST, '[^:]+$')) end
 redis.call('SET', REQUEST, int(what), 'PX', ttl)
-redis.call('PUBLISH', channel, int(version))
+redis.pcall('PUBLISH', channel, int(version))
 return { 1, what, state(run, TOTALS, OUT) }

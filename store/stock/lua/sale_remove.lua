@@ -12,5 +12,5 @@ local s = redis.call('HMGET', SALE, 'version', 'loading', 'closed')
 local present = remove and s[2] or not remove and s[3] or ''
 if not s[1] or present ~= from then return 0 end
 if remove then redis.call('UNLINK', unpack(KEYS)) else redis.call('HDEL', SALE, 'closed') end
-if channel ~= '' then redis.call('PUBLISH', channel, 'deleted') end
+if channel ~= '' then redis.pcall('PUBLISH', channel, 'deleted') end
 return 1

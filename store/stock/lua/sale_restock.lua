@@ -50,7 +50,7 @@ local version = s[1]
 if delta ~= 0 then
   redis.call('HSET', TOTALS, sku, int(total + delta))
   version = int(redis.call('HINCRBY', SALE, 'version', 1))
-  redis.call('PUBLISH', channel, version)
+  redis.pcall('PUBLISH', channel, version)
 end
 local held, sold = int(t.h + tonumber(ARGV[11])), int(t.s + tonumber(ARGV[12]))
 local answer = { 1, version, int(total + delta), held, sold }
