@@ -9,11 +9,16 @@ import (
 	"fanfare/store/redisdb"
 )
 
-// chatCmd is a script of a chat, with the arguments that all these scripts take first.
+// chatCmd is a script of a chat, with the arguments that all these scripts take first. Its last key
+// never exists: while a slot of a Cluster moves, Redis refuses a script of which one key is missing
+// before the script runs. Otherwise the script could find the chat moved and the log not.
 func (s *Store) chatCmd(ctx context.Context, script *redisdb.Script, chat string, args ...any) *redis.Cmd {
-	return s.chatCmdWith(ctx, script, chatKeys(chat), args...)
+	never := bucketTag(bucketOf(chat)) + "never"
+	return s.chatCmdWith(ctx, script, append(chatKeys(chat), never), args...)
 }
 
+// chatCmdWith is chatCmd for scripts whose last key is the record of a request. They have answered
+// from that record if it exists, before they read any other key.
 func (s *Store) chatCmdWith(ctx context.Context, script *redisdb.Script, keys []string, args ...any) *redis.Cmd {
 	all := make([]any, 0, 3+len(args))
 	all = append(all, s.o.MaxMessages, s.o.MaxAge.Milliseconds(), s.run)
