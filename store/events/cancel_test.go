@@ -238,7 +238,7 @@ func TestN11_HalfACancel(t *testing.T) {
 			}[step]
 			steps := func(c redis.Cmder) string {
 				name := storetest.NameOf(c)
-				if all := c.Args(); name == "xadd" && all[1] == fails || name == "report_cancel" && fmt.Sprint(all[len(all)-1]) == fails {
+				if all := c.Args(); name == "set_add" && all[3] == fails || name == "report_cancel" && fmt.Sprint(all[len(all)-1]) == fails {
 					return name
 				}
 				return ""

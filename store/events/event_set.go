@@ -2,6 +2,7 @@ package events
 
 import (
 	"context"
+	"embed"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -15,6 +16,9 @@ import (
 
 	"fanfare/store/redisdb"
 )
+
+//go:embed lua
+var scripts embed.FS
 
 const (
 	// deadLetters is how long a notification may be kept as a dead letter, after it has waited.
@@ -34,6 +38,7 @@ const (
 // from, so that a master that is away holds up nobody else. Events that waited too long to matter leave the set.
 type eventSet struct {
 	db      *redisdb.DB
+	script  *redisdb.Script
 	log     *slog.Logger
 	keep    time.Duration // how long an event stays in the set
 	streams []stream
@@ -51,7 +56,7 @@ type stream struct {
 }
 
 func newEventSet(o *Options, keep time.Duration, keys ...string) *eventSet {
-	s := &eventSet{db: o.DB, log: o.Logger, keep: keep, streams: make([]stream, len(keys)), events: map[string]int64{}}
+	s := &eventSet{db: o.DB, script: redisdb.MustScript(scripts, "lua/set_add.lua"), log: o.Logger, keep: keep, streams: make([]stream, len(keys)), events: map[string]int64{}}
 	for i, key := range keys {
 		s.streams[i].key = key
 	}
@@ -76,16 +81,14 @@ func (s *eventSet) add(ctx context.Context, oldest time.Time, ids ...string) err
 	return nil
 }
 
-// addTo adds events to one stream.
+// addTo adds events to one stream. A full Redis does not refuse it.
 func (s *eventSet) addTo(ctx context.Context, key string, oldest time.Time, ids []string) error {
-	least := strconv.FormatInt(oldest.UnixMilli(), 10)
-	cmds := make([]redis.Cmder, 0, len(ids)+1)
+	args := []any{s.keep.Milliseconds(), oldest.UnixMilli()}
 	for _, id := range ids {
-		cmds = append(cmds, redis.NewStringCmd(ctx, "xadd", key, "minid", "~", least, "*", "e", id))
+		args = append(args, id)
 	}
-	cmds = append(cmds, redis.NewBoolCmd(ctx, "pexpire", key, s.keep.Milliseconds()))
-	if err := s.db.Do(ctx, redisdb.Write, cmds...); err != nil {
-		return fmt.Errorf("write %s: %w", key, s.db.Err(err, redisdb.Write))
+	if err := s.db.Do(ctx, redisdb.Write, s.script.Cmd(ctx, []string{key}, args...)); err != nil {
+		return fmt.Errorf("write %s: %w", key, err)
 	}
 	return nil
 }

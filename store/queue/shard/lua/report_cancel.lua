@@ -12,5 +12,6 @@ if not text then return 0 end
 local was = tonumber(redis.call('HGET', key, field .. '!') or 0)
 if was >= tonumber(mark) then return 3 end
 if was == 0 and string.find(over, string.sub(text, 1, 1), 1, true) then return 2 end
+redis.call('DEL', KEYS[2]) -- the first write: no full Redis refuses it, nor the write after it
 redis.call('HSET', key, field .. '!', mark)
 return 1
