@@ -174,7 +174,10 @@ func TestE6_DeadLetters(t *testing.T) {
 	broken := &events.Job{Type: "hello", Audience: events.Audience{Users: []string{"bob", erasedUser}}}
 	payload, err := broken.Encode()
 	storetest.Must(t, err)
-	_, err = p.first.queueOfEvents.Enqueue(t.Context(), queue.Job{Payload: payload}, queue.Job{Payload: []byte(`{}`), Attachment: []string{"a " + erasedUser}}, queue.Job{Payload: []byte(`{}`)})
+	stopped := &events.Job{Type: "hello", Audience: events.Audience{Chat: "team"}, Cursor: erasedUser} // after a page that ended with the user
+	here, err := stopped.Encode()
+	storetest.Must(t, err)
+	_, err = p.first.queueOfEvents.Enqueue(t.Context(), queue.Job{Payload: payload}, queue.Job{Payload: here}, queue.Job{Payload: []byte(`{}`), Attachment: []string{"a " + erasedUser}}, queue.Job{Payload: []byte(`{}`)})
 	storetest.Must(t, err)
 	buried := p.process()
 	go func() {
@@ -185,12 +188,12 @@ func TestE6_DeadLetters(t *testing.T) {
 	storetest.Eventually(t, soon, "the letters are there", func() bool {
 		events, err := queue.DeadLetters(t.Context(), queue.DeadFilter{}, "", 100, buried.queueOfEvents)
 		notes, err2 := queue.DeadLetters(t.Context(), queue.DeadFilter{}, "", 100, buried.queueOfNotes)
-		return err == nil && err2 == nil && len(events.Items) == 3 && len(notes.Items) == 3
+		return err == nil && err2 == nil && len(events.Items) == 4 && len(notes.Items) == 3
 	})
 	o := p.mustErase(erasedUser)
 	storetest.Must(t, second(p.first.devices.Erase(t.Context(), o)))
 	_, dead, _, err := p.first.events.Erase(t.Context(), o)
-	if err != nil || dead != 2 {
+	if err != nil || dead != 3 {
 		t.Errorf("%d dead events, %v", dead, err)
 	}
 	_, dead, _, err = p.first.delivery.Erase(t.Context(), o)

@@ -84,7 +84,7 @@ func (x *erasing) names(ctx context.Context, w *queue.Listed) (bool, error) {
 		return false, nil
 	}
 	j, err := DecodeJob(w.Job.Payload)
-	return err != nil || j.without(x.user), nil
+	return err != nil || j.without(x.user) || j.cameTo(x.user), nil
 }
 
 // without takes a user out of an event, and tells whether the event named the user.
@@ -110,6 +110,10 @@ func (j *Job) without(user string) bool {
 	}
 	return named
 }
+
+// cameTo tells whether an event stopped at a user of an audience that is gone through by name. An
+// event that is not a dead letter goes on to the next name.
+func (j *Job) cameTo(user string) bool { return j.Cursor == user && j.Audience.Pages == 0 }
 
 // EraseMarks takes a user's name out of the marks of events that are not done, among keys of Redis.
 func (s *Store) EraseMarks(ctx context.Context, o *record.Operation, keys []string) error {
