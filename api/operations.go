@@ -50,6 +50,7 @@ type QueueStats struct {
 // DeadLetter is a job that was given up.
 type DeadLetter struct {
 	ID        string          `json:"id"`
+	Group     string          `json:"-"` // the job's group, or its id if it has none
 	Kind      string          `json:"kind" enums:"event,notification,job"`
 	Reason    string          `json:"reason"`
 	Type      string          `json:"type,omitempty"` // the type of its event; "" if there is none or nobody knows

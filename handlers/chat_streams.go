@@ -125,7 +125,8 @@ func (l lastEvent) id() string {
 //	@Description	`{chat, id}`: a message that was sent before was redacted. `gap` has `{chat, first_id, epoch}`:
 //	@Description	earlier messages are no longer kept, or the chat was deleted and made again. Joining and leaving take effect at
 //	@Description	once. To go on exactly after an event, send its id as `Last-Event-ID` when you open the stream again; browsers
-//	@Description	do so by themselves. Without that header a stream begins at the acknowledged positions. Delivery does not
+//	@Description	do so by themselves. Without that header a stream begins at the acknowledged positions, and with it do those of a user's chats
+//	@Description	that the id has no room for, if there are more than some 100. Delivery does not
 //	@Description	acknowledge a message. A comment every 15 s shows that the stream is alive. A reader that is too slow is
 //	@Description	disconnected. A user with an open stream gets no push notifications of chats. A stream that was opened with a
 //	@Description	user token or a ticket ends with `event: bye`, whose `reason` is `expired` or `revoked`, within 10 s of the end

@@ -34,6 +34,7 @@ type listDeadLettersRequest struct {
 //	@Summary		List dead letters
 //	@Description	Lists jobs that were given up, newest first, each with its reason and last error. They are kept for 7 days.
 //	@Description	A page looks at up to 10,000 letters: with a reason, a type or an app it may be short, or empty with a `next`.
+//	@Description	Of a message that was redacted the payload is `{"redacted": true}`.
 //	@Tags			operations
 //	@ID				listDeadLetters
 //	@Produce		json
@@ -56,6 +57,9 @@ func (s *server) listDeadLetters(ctx context.Context, in *listDeadLettersRequest
 	filter := queue.DeadFilter{Reason: in.Reason, Type: in.Type, App: in.App}
 	list, err := queue.DeadLetters(ctx, filter, cursor, int(in.Limit), queues...)
 	if err != nil {
+		return nil, err
+	}
+	if err := s.o.Events.HideWithdrawn(ctx, list.Items); err != nil {
 		return nil, err
 	}
 	list.Next = web.SealCursor(list.Next)

@@ -1,11 +1,14 @@
 package handlers_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"fanfare/api"
+	"fanfare/store/queue"
 	"fanfare/store/storetest"
 )
 
@@ -138,4 +141,63 @@ func TestC18_LongPoll(t *testing.T) {
 	w.del("/v1/chats/team/messages/1").wants(t, 204, "")
 	w.get("/v1/users/bob/messages/pending?wait_ms=30000").wants(t, 200,
 		`{"chats":[{"id":"team","epoch":"*","unread":1,"gap":false,"first_id":1,"items":[{"id":1,"sender":"ann","text":"","redacted":true,"sent_at":"*"}]}]}`)
+}
+
+// C17, N11: a full Redis refuses neither a redaction with what it withdraws nor a cancel.
+func TestC17_AFullRedisTakesItAll(t *testing.T) {
+	t.Parallel()
+	server := storetest.Redis(t)
+	w := setupOn(t, storetest.Open(t, server.URL()))
+	w.mustChat("team", "ann", "bob")
+	w.mustSend("team", "ann", 1, 2)
+	w.put("/v1/event-types/news", `{"title":"hi"}`)
+	event := w.post("/v1/events", `{"type":"news","audience":{"users":["ann"]}}`).member(t, "id")
+	storetest.Must(t, server.Client().ConfigSet(t.Context(), "maxmemory", "1").Err())
+	for range 2 {
+		w.del("/v1/chats/team/messages/1").wants(t, 204, "")
+		if a := w.post("/v1/events/"+event+"/cancel", ""); a.status != 200 || !strings.Contains(a.body, `"cancelled"`) {
+			t.Errorf("cancel: %d %s", a.status, a.body)
+		}
+	}
+	storetest.Must(t, server.Client().ConfigSet(t.Context(), "maxmemory", "0").Err())
+	if n := server.Client().XLen(t.Context(), "ff:{withdrawn}:events").Val(); n < 1 {
+		t.Error("no event was withdrawn")
+	}
+	if life := server.Client().TTL(t.Context(), "ff:{withdrawn}:events").Val(); life < 7*24*time.Hour {
+		t.Errorf("the withdrawn events are kept for %v", life)
+	}
+}
+
+// C17: dead letters of a push do not show the text of a redacted message.
+func TestC17_DeadLetters(t *testing.T) {
+	t.Parallel()
+	eachRedis(t, func(t *testing.T, w *world) {
+		const secret = "a-secret-text"
+		w.workChats()
+		w.put("/v1/event-types/chat.message", `{"title":"{data.text}"}`)
+		w.mustChat("team", "ann", "bob")
+		w.post("/v1/chats/team/messages", `{"sender":"ann","text":"`+secret+`"}`).wants(t, 201, `{"id":1,"sent_at":"*"}`)
+		w.mustSend("team", "ann", 2, 2)
+		ctx, cancel := context.WithCancel(t.Context())
+		stopped := make(chan error, 1)
+		go func() {
+			stopped <- w.queue.Run(ctx, queue.Each(func(context.Context, *queue.Claimed) queue.Result {
+				return queue.Result{Outcome: queue.Dead, Reason: "test"}
+			}))
+		}()
+		var a answer
+		storetest.Eventually(t, soon, "both are dead", func() bool {
+			a = w.get("/v1/dead-letters")
+			return strings.Count(a.body, `"kind":"event"`) == 2
+		})
+		cancel()
+		storetest.Must(t, <-stopped)
+		if !strings.Contains(a.body, secret) || !strings.Contains(a.body, `"m2"`) {
+			t.Errorf("before: %s", a.body)
+		}
+		w.del("/v1/chats/team/messages/1").wants(t, 204, "")
+		if a = w.get("/v1/dead-letters"); strings.Contains(a.body, secret) || !strings.Contains(a.body, `"payload":{"redacted":true}`) || strings.Count(a.body, "m2") == 0 {
+			t.Errorf("after the redaction: %s", a.body)
+		}
+	})
 }

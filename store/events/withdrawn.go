@@ -2,6 +2,7 @@ package events
 
 import (
 	"context"
+	"encoding/json"
 
 	"fanfare/api"
 )
@@ -31,3 +32,17 @@ func (s *Store) Withdrawn(event string) (is, fresh bool) { return s.withdrawn.ha
 // RefreshWithdrawn reads which events were withdrawn since the last reading. It does nothing if that
 // was less than half a second ago or has just failed.
 func (s *Store) RefreshWithdrawn(ctx context.Context) { s.withdrawn.refresh(ctx, 0) }
+
+// HideWithdrawn takes the payloads out of dead letters of events that were withdrawn before the call,
+// because they have the texts that their notifications should have shown.
+func (s *Store) HideWithdrawn(ctx context.Context, letters []api.DeadLetter) error {
+	if err := s.withdrawn.reload(ctx, 0); err != nil {
+		return err
+	}
+	for i := range letters {
+		if is, _ := s.Withdrawn(EventOfGroup(letters[i].Group)); is {
+			letters[i].Payload = json.RawMessage(`{"redacted":true}`)
+		}
+	}
+	return nil
+}

@@ -190,7 +190,7 @@ func (q *Queue) deadLetter(d deadEntry) api.DeadLetter {
 		payload, _ = json.Marshal(get("p")) // a string always marshals
 	}
 	kind, app, _ := strings.Cut(get("class"), classSep)
-	return api.DeadLetter{ID: q.DeadID(d.position.shard, get("i")), Kind: q.DeadKind(), Reason: get("reason"), Type: kind, App: app,
+	return api.DeadLetter{ID: q.DeadID(d.position.shard, get("i")), Group: cmp.Or(get("g"), get("i")), Kind: q.DeadKind(), Reason: get("reason"), Type: kind, App: app,
 		Attempts: attempts, LastError: get("err"), FailedAt: api.AtMillis(d.position.ms), Payload: payload}
 }
 
