@@ -195,13 +195,13 @@ func TestC14_PresenceEndsWithTheStream(t *testing.T) {
 }
 
 // eventOf finds the id of a message's event by accepting it again.
-func (k *talk) eventOf(chat string, sent *api.ChatMessageSent) string {
+func (k *talk) eventOf(id string, sent *api.ChatMessageSent) string {
 	k.Helper()
-	info, err := k.chats.Chat(k.Context(), chat, "")
+	info, err := k.chats.Chat(k.Context(), id, "")
 	if err != nil {
 		k.Fatal(err)
 	}
-	return k.first.events.NamedID(&api.NamedEvent{Name: fmt.Sprintf("chat %s %s %d", chat, info.Epoch, sent.ID), Route: chat, At: sent.SentAt.Time})
+	return k.first.events.NamedID(&api.NamedEvent{Name: fmt.Sprintf("chat %s %s %d", id, chat.LifeOf(info.Epoch), sent.ID), Route: id, At: sent.SentAt.Time})
 }
 
 // Several processes and a sweeper find the same messages due. Each member gets one notification of

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -154,7 +155,17 @@ func TestC19_ADeadLetter(t *testing.T) {
 	if err != nil || len(dead.Items) != 1 {
 		t.Fatalf("dead letters %+v, %v", dead, err)
 	}
+	shown := func() string {
+		storetest.Must(t, k.process().events.HideWithdrawn(t.Context(), dead.Items))
+		return string(dead.Items[0].Payload)
+	}
+	if !strings.Contains(shown(), "hello") {
+		t.Errorf("the letter of a message that was not redacted shows %s", shown())
+	}
 	k.mustRedact("team", 1, 1)
+	if shown() != `{"redacted":true}` { // C17
+		t.Errorf("after the redaction the letter shows %s", shown())
+	}
 	storetest.Eventually(t, soon, "the process knows it", func() bool {
 		k.first.events.RefreshWithdrawn(t.Context())
 		is, _ := k.first.events.Withdrawn(event)
@@ -165,6 +176,39 @@ func TestC19_ADeadLetter(t *testing.T) {
 	storetest.Eventually(t, soon, "the dead letter is tried again", func() bool { return k.mustReport(event).FailedBy["redacted"] == 1 })
 	if n := k.apns.Total(); n != 1 {
 		t.Errorf("%d requests, want the first one", n)
+	}
+}
+
+// C19: a push waits for its process while Redis is started again, with messages in between. A
+// redaction finds it, however many runs of Redis ago its event was made.
+func TestC19_AfterRunsOfRedis(t *testing.T) {
+	t.Parallel()
+	for _, restarts := range []int{1, 2, 3} {
+		t.Run(fmt.Sprint(restarts), func(t *testing.T) {
+			t.Parallel()
+			server := storetest.Redis(t, "--appendonly", "yes", "--appendfsync", "always")
+			k := talking(t, storetest.Open(t, server.URL()), func(o *options) { o.idle, o.twoHops = true, true })
+			k.run(k.pusher.Run)
+			k.mustDevice("bob", 1)
+			k.mustChat("team", "ann", "bob")
+			ids := []string{k.mustPush("team", "ann", "SECRET")}
+			for range restarts {
+				server.Restart()
+				storetest.Eventually(t, soon, "Redis", func() bool { _, err := k.chats.Chat(t.Context(), "team", ""); return err == nil })
+				ids = append(ids, k.mustPush("team", "ann", "harmless"))
+			}
+			k.mustRedact("team", 1, 1)
+			k.first.start()
+			for n, id := range ids {
+				r := k.mustEnd(id, api.EventDone)
+				if redacted := int64(1 - min(n, 1)); r.FailedBy["redacted"] != redacted || r.Delivered != 1-redacted {
+					t.Errorf("message %d: %+v", n+1, r)
+				}
+			}
+			if n := k.apns.Total(); n != restarts {
+				t.Errorf("%d requests, want %d", n, restarts)
+			}
+		})
 	}
 }
 

@@ -19,20 +19,8 @@ type PushBatch struct {
 	// Messages are the next messages that are due, ascending. Messages that every member has
 	// acknowledged in the meantime are left out, because nobody needs a notification of them.
 	Messages []api.ChatMessage
-	// Was is the epoch that the messages up to Since had, if it was another one.
-	Was   string
-	Since int64
 	// More says that more messages are due after these.
 	More bool
-}
-
-// epochOf is the epoch in the name of a message's push: the push may have been posted under the
-// epoch before this run.
-func (b *PushBatch) epochOf(id int64) string {
-	if id <= b.Since {
-		return b.Was
-	}
-	return b.Epoch
 }
 
 // DuePushes lists chats in which pushes have been due for the given time, by Redis' clock, up to
@@ -68,7 +56,6 @@ func (s *Store) PushMessages(ctx context.Context, chat string, limit int) (PushB
 		return PushBatch{}, err
 	}
 	b := PushBatch{Epoch: redisdb.Text(reply[1]), UpTo: redisdb.Number(reply[3])}
-	b.Was, b.Since = redisdb.Text(reply[6]), redisdb.Number(reply[7])
 	b.More = b.UpTo < redisdb.Number(reply[2])
 	b.Messages, err = decodeEntries(redisdb.Number(reply[4]), redisdb.ListAt(reply, 5))
 	return b, err

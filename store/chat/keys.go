@@ -33,6 +33,13 @@ func membersKey(chat string) string { return bucketTag(bucketOf(chat)) + "member
 
 func dueKey(bucket int) string { return bucketTag(bucket) + "due" }
 
+// LifeOf is an epoch without the run of Redis that ends it. It is the same from the making of a chat
+// to its end; part_chat.lua has the same rule.
+func LifeOf(epoch string) string {
+	life, _, _ := strings.Cut(epoch, ".")
+	return life
+}
+
 // recordKey is the record of a request, in the slot of its chat.
 func recordKey(chat, name string) string { return bucketTag(bucketOf(chat)) + "once:" + name }
 

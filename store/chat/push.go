@@ -182,7 +182,7 @@ func (p *Pusher) post(ctx context.Context, chat string, due PushBatch) error {
 	var events []api.NamedEvent
 	for i := range due.Messages {
 		if m := &due.Messages[i]; !m.Redacted {
-			events = append(events, pushEvent(chat, due.epochOf(m.ID), m))
+			events = append(events, pushEvent(chat, due.Epoch, m))
 		}
 	}
 	if len(events) == 0 {
@@ -213,11 +213,13 @@ func (p *Pusher) post(ctx context.Context, chat string, due PushBatch) error {
 	return nil
 }
 
-// pushEvent is the event about a message, for the chat's members.
+// pushEvent is the event about a message, for the chat's members. Its name does not have the run of
+// Redis, so that the push is found again in another run. The event's id has the message's time, too:
+// if Redis lost the message and gave its id to another one, that one has an event of its own.
 func pushEvent(chat, epoch string, m *api.ChatMessage) api.NamedEvent {
 	id := strconv.FormatInt(m.ID, 10)
 	return api.NamedEvent{
-		Name: fmt.Sprintf("chat %s %s %s", chat, epoch, id), Route: chat, At: m.SentAt.Time,
+		Name: fmt.Sprintf("chat %s %s %s", chat, LifeOf(epoch), id), Route: chat, At: m.SentAt.Time,
 		Event: api.EventRequest{
 			Type: api.ChatMessageType, Actor: m.Sender, Object: api.ChatObject(chat), Audience: api.Audience{Chat: chat},
 			Data: map[string]string{"chat": chat, "message_id": id, "text": cut(m.Text, api.MaxPushText)},

@@ -47,12 +47,11 @@ func (s *Store) Redact(ctx context.Context, chat string, r Redaction) (*Redacted
 		return nil, err
 	}
 	first := redisdb.Number(reply[2])
-	of := PushBatch{Epoch: redisdb.Text(reply[1]), Was: redisdb.Text(reply[3]), Since: redisdb.Number(reply[4])}
-	out := &Redacted{Others: int(redisdb.Number(reply[5]))}
-	redacted := redisdb.ListAt(reply, 6)
+	out := &Redacted{Others: int(redisdb.Number(reply[3]))}
+	redacted := redisdb.ListAt(reply, 4)
 	for i := 0; i+1 < len(redacted); i += 2 {
 		m := api.ChatMessage{ID: redisdb.Number(redacted[i]), SentAt: api.AtMillis(redisdb.Number(redacted[i+1]))}
-		out.Pushes = append(out.Pushes, pushEvent(chat, of.epochOf(m.ID), &m))
+		out.Pushes = append(out.Pushes, pushEvent(chat, redisdb.Text(reply[1]), &m))
 		if m.ID >= first {
 			out.Visible++
 		}

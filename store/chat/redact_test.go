@@ -232,8 +232,8 @@ func TestC19_NoPushIsMadeOfARedactedMessage(t *testing.T) {
 	}
 }
 
-// C19: the pushes of a redaction have the names under which the messages were pushed, also those of the
-// run of Redis before.
+// C19: the pushes of a redaction have the names under which the messages were pushed, also those of
+// earlier runs of Redis.
 func TestC19_PushesAreNamedAsTheyWerePosted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, storetest.Open(t, storetest.Redis(t).URL()), Options{})
@@ -246,9 +246,7 @@ func TestC19_PushesAreNamedAsTheyWerePosted(t *testing.T) {
 		return make([]error, len(events)), nil
 	}})
 	for i := range 4 {
-		if i == 2 {
-			w.run = "another" // Redis is started again
-		}
+		w.run = fmt.Sprint("run", i) // Redis is started again
 		_, _, err := w.Send(w.ctx(), Outgoing{Chat: w.id("c"), Sender: w.id("ann"), Text: "hi", Push: true})
 		storetest.Must(t, err)
 		p.push(t.Context(), w.id("c"))
@@ -257,7 +255,7 @@ func TestC19_PushesAreNamedAsTheyWerePosted(t *testing.T) {
 	for _, e := range w.mustRedact("c", Redaction{From: 1, To: 4}).Pushes {
 		named = append(named, e.Name+" "+e.Route+" "+e.At.String())
 	}
-	if !slices.Equal(named, posted) || len(posted) != 4 || strings.Fields(posted[1])[2] == strings.Fields(posted[2])[2] {
+	if !slices.Equal(named, posted) || len(posted) != 4 {
 		t.Errorf("named\n%q, posted\n%q", named, posted)
 	}
 }

@@ -166,10 +166,11 @@ func (t *topic) receive(payload string, kept *budget) (stale bool) {
 	return false
 }
 
-// redact takes the text of a message out of memory, and tells the streams. A message of another epoch
-// is none that they have delivered: the chat was deleted and made again.
+// redact takes the text of a message out of memory, and tells the streams. If the chat was deleted and
+// made again, it is no message that they have delivered. An epoch of another run of Redis is of the
+// same chat.
 func (t *topic) redact(epoch string, m *api.ChatMessage, kept *budget) {
-	if t.known && epoch != t.epoch {
+	if t.known && chat.LifeOf(epoch) != chat.LifeOf(t.epoch) {
 		return
 	}
 	if len(t.ring) > 0 && epoch == t.epoch {

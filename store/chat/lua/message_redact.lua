@@ -5,9 +5,8 @@
 --       '', 3 first id, 4 last id, 5 most messages to look at, 6 channel of messages, after those
 --       of part_chat.lua
 -- RETURNS: status 0 no such chat, 1 done, 4 the user is no member; then after 1 epoch, first id that
---          readers see, the epoch before this run of the server, the last id that the run found,
---          how many messages of other senders readers see among these, and the id and the time in
---          ms of each message that has no text now
+--          readers see, how many messages of other senders readers see among these, and the id
+--          and the time in ms of each message that has no text now
 -- @include lua/part_chat.lua
 -- @include lua/part_tell.lua
 local sender, member, from, to, most, channel = unpack(ARGV, OWN)
@@ -34,4 +33,4 @@ for i, entry in ipairs(from <= to and redis.call('LRANGE', LOG, from - c.head, t
     redacted[#redacted + 1] = tonumber(at)
   end
 end
-return { 1, c.epoch, c.first, c.was, c.since, others, redacted }
+return { 1, c.epoch, c.first, others, redacted }

@@ -3,8 +3,7 @@
 -- ARGV: 1 most messages to read, after those of part_chat.lua
 -- RETURNS: status 0 no such chat, 1 read; then after 1 epoch, last id, id up to
 --          which this read goes, id of the first message returned, the
---          messages as the log has them, the epoch before this run of the server, and
---          the last id that the run found
+--          messages as the log has them
 -- @include lua/part_chat.lua
 local limit = tonumber(unpack(ARGV, OWN))
 
@@ -17,4 +16,4 @@ if from <= to then
   -- bounded: by limit
   items = redis.call('LRANGE', LOG, from - c.head, to - c.head)
 end
-return { 1, c.epoch, c.last, to, from, items, c.was, c.since }
+return { 1, c.epoch, c.last, to, from, items }
