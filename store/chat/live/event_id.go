@@ -6,15 +6,9 @@ import (
 	"encoding/binary"
 )
 
-// The limits of an event's id, which a client sends back as Last-Event-ID.
-const (
-	// MaxEventID is the largest id, in bytes. A chat that does not fit begins again at its
-	// acknowledged position.
-	MaxEventID = 2048
-	// smallEventID is the size up to which chats are added to an id although nothing in them would
-	// be delivered twice otherwise.
-	smallEventID = 256
-)
+// MaxEventID is the largest id of an event in bytes, which a client sends back as Last-Event-ID. A
+// chat that does not fit begins again at its acknowledged position.
+const MaxEventID = 2048
 
 // idVersion is the first byte of every id.
 const idVersion = 1
@@ -65,27 +59,28 @@ func readEventID(id string) map[[8]byte]resumePoint {
 	return found
 }
 
-// eventID is an id with the positions of the chats. It begins with chats that have messages which
-// were delivered and not acknowledged, because these would otherwise be delivered again. If the id
-// is still short, the chats with the latest deliveries follow.
+// eventID is an id with the positions of as many chats as fit. It begins with chats that have
+// messages which were delivered and not acknowledged, because these would otherwise be delivered
+// again. The others follow: another device of the user may acknowledge what this stream has not
+// delivered.
 func (st *Stream) eventID() string {
 	text := []byte{idVersion}
+	add := func(of fingerprint, position int64) {
+		if base64.RawURLEncoding.EncodedLen(len(text)+entryMax) <= MaxEventID {
+			text = appendPoint(text, of, position)
+		}
+	}
 	for _, c := range st.cursors {
-		if c.position > c.acked && base64.RawURLEncoding.EncodedLen(len(text)+entryMax) <= MaxEventID {
-			text = c.appendTo(text)
+		if c.position > c.acked {
+			add(c.fingerprint, c.position)
 		}
 	}
 	for chat, p := range st.resume { // chats that could not be read yet
-		if base64.RawURLEncoding.EncodedLen(len(text)+entryMax) <= MaxEventID {
-			text = appendPoint(text, fingerprint{chat, p.epoch}, p.position)
-		}
+		add(fingerprint{chat, p.epoch}, p.position)
 	}
 	for _, c := range st.cursors {
-		if base64.RawURLEncoding.EncodedLen(len(text)+entryMax) > smallEventID {
-			break
-		}
 		if c.position <= c.acked {
-			text = c.appendTo(text)
+			add(c.fingerprint, c.position)
 		}
 	}
 	return base64.RawURLEncoding.EncodeToString(text)
@@ -93,10 +88,6 @@ func (st *Stream) eventID() string {
 
 // entryMax is the most bytes that one chat takes in an id.
 const entryMax = 8 + 4 + binary.MaxVarintLen64
-
-func (c *cursor) appendTo(text []byte) []byte {
-	return appendPoint(text, c.fingerprint, c.position)
-}
 
 func appendPoint(text []byte, of fingerprint, position int64) []byte {
 	text = append(append(text, of.chat[:]...), of.epoch[:]...)

@@ -29,8 +29,8 @@ func TestC13_EventIDHasABound(t *testing.T) {
 	for _, c := range st.cursors {
 		c.acked = c.position
 	}
-	if id = st.eventID(); len(id) > smallEventID {
-		t.Errorf("%d bytes though nothing would come again", len(id))
+	if id = st.eventID(); len(id) > MaxEventID || len(readEventID(id)) != len(points) {
+		t.Errorf("%d chats in %d bytes, want %d, although they were acknowledged", len(readEventID(id)), len(id), len(points))
 	}
 	if id = (&Stream{}).eventID(); len(readEventID(id)) != 0 {
 		t.Errorf("an id of no chats: %s", id)
