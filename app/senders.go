@@ -3,6 +3,7 @@ package app
 import (
 	"log/slog"
 	"slices"
+	"time"
 
 	"fanfare/api"
 	"fanfare/delivery/apns"
@@ -63,8 +64,11 @@ func (c *config) pushOrigins() api.PushOrigins {
 	return slices.Concat(api.KnownPushOrigins, c.WebPushOrigins)
 }
 
+// sendWithin is what is left of the 2 s of P4 to a request whose device was read 1.5 s ago.
+const sendWithin = 500 * time.Millisecond
+
 func senderSettings(c *config, log *slog.Logger) exchange.Settings {
-	return exchange.Settings{SendWithin: c.NotificationLease / 2, Logger: log}
+	return exchange.Settings{SendWithin: min(c.NotificationLease/2, sendWithin), Logger: log}
 }
 
 // sendsTo tells whether this process has an app of a platform.

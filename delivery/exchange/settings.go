@@ -24,8 +24,8 @@ type Settings struct {
 	// on it; default 5 s, and at most ReadIdle.
 	AnswerWithin time.Duration
 	// SendWithin is how long a request may wait for the connection to take it after MaySend returned
-	// true. After that the connection is given up, so that the request is not sent late. It should be half
-	// a lease; default 5 s.
+	// true. After that the connection is given up, so that the request is not sent late. It should be at
+	// most half a lease; default 5 s.
 	SendWithin time.Duration
 	// Now is the clock of tokens, certificates and times to live; default time.Now.
 	Now func() time.Time

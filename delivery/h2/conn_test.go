@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -487,4 +488,36 @@ func TestFloodedConnectionEnds(t *testing.T) {
 		defer c.mu.Unlock()
 		return errors.Is(c.err, errFlooded)
 	})
+}
+
+// P4: a peer that stops reading gets nothing of what waited for longer than SendWithin, also if the write had
+// begun. What the system has taken by then is beyond recall.
+func TestP4_AWriteThatIsHeldUpEnds(t *testing.T) {
+	t.Parallel()
+	ours, theirs := mustPipe(t)
+	for _, end := range []net.Conn{ours, theirs} {
+		_ = end.(*net.TCPConn).SetWriteBuffer(4 << 10)
+		_ = end.(*net.TCPConn).SetReadBuffer(4 << 10)
+	}
+	o := testOptions()
+	o.SendWithin = 200 * time.Millisecond
+	raw := &punctual{Conn: ours, opened: time.Now()}
+	c := newConn(New("", nil, o), raw, raw)
+	const calls, size = 64, 8 << 10
+	c.window = calls * size
+	c.start()
+	t.Cleanup(func() { c.fail(ErrClosed) })
+	var last results
+	for range calls {
+		last = make(results, 1)
+		c.NewCall(make([]byte, size), nil, last).Start("/", nil)
+	}
+	if r := last.must(t); !errors.Is(r.Err, errLate) || !errors.Is(r.Err, ErrUnprocessed) {
+		t.Errorf("the last call: %+v", r)
+	}
+	got, _ := io.Copy(io.Discard, theirs)
+	if c.mu.Lock(); uint64(got) > c.out.taken {
+		t.Errorf("%d bytes arrived, %d were sent in time", got, c.out.taken)
+	}
+	c.mu.Unlock()
 }

@@ -3,6 +3,7 @@ package h2
 import (
 	"errors"
 	"net"
+	"os"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -55,7 +56,8 @@ func (g *gather) take() ([]byte, time.Time) {
 }
 
 // punctual is the connection below TLS. It refuses data that is written too late. It checks the
-// time right before the system call, with nothing in between.
+// time right before the system call, with nothing in between. The connection's deadline ends a system call in
+// which data waits.
 type punctual struct {
 	net.Conn
 	opened time.Time
@@ -67,7 +69,11 @@ func (c *punctual) Write(p []byte) (int, error) {
 	if until := c.until.Load(); until != 0 && time.Since(c.opened).Nanoseconds() > until {
 		return 0, errLate
 	}
-	return c.Conn.Write(p)
+	n, err := c.Conn.Write(p)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = errLate // the peer took nothing more in time
+	}
+	return n, err
 }
 
 // end is where in the connection's bytes the newest frame ends.
@@ -91,7 +97,9 @@ func (c *Conn) write() {
 		if len(p) == 0 {
 			continue
 		}
-		c.raw.until.Store(since.Add(c.pool.o.SendWithin).Sub(c.raw.opened).Nanoseconds())
+		until := since.Add(c.pool.o.SendWithin)
+		c.raw.until.Store(until.Sub(c.raw.opened).Nanoseconds())
+		_ = c.raw.SetWriteDeadline(until)
 		if n, err := c.conn.Write(p); err != nil {
 			if errors.Is(err, errLate) {
 				c.mu.Lock()
