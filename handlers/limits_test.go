@@ -197,7 +197,9 @@ func TestRedisAway(t *testing.T) {
 	event := post("/v1/events", `{"type":"a","audience":{"users":["bob"]},"alert":{"title":"x"}}`)
 	w.do(event).wants(t, 202, `{"id":"*"}`)
 	redis.Kill()
-	for _, c := range []call{event, post("/v1/events/batch", `{"events":[`+event.body+`]}`), get("/v1/stats"), get("/v1/dead-letters"), get("/v1/servers")} {
+	for _, c := range []call{event, post("/v1/events/batch", `{"events":[`+event.body+`]}`), get("/v1/stats"), get("/v1/dead-letters"), get("/v1/servers"),
+		put("/v1/users/bob/opt-outs/a", ""), put("/v1/users/bob/mutes/a", ""), put("/v1/users/bob/devices/"+token, `{"platform":"apns","topic":"a","environment":"sandbox"}`), deviceBatch(aDevice("bob", 1)),
+		{method: "DELETE", path: "/v1/users/bob/devices/" + token}} {
 		began := time.Now()
 		a := w.do(c)
 		if took := time.Since(began); took > 6*time.Second {

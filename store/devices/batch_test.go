@@ -182,14 +182,6 @@ func TestP13_BatchesAgainstEverything(t *testing.T) {
 		const tokens, users = 40, 3
 		other := w.another(devices.Options{})
 		user := func(i int) string { return fmt.Sprint("user", i%users) }
-		insist := func(ctx context.Context, f func() error) error {
-			for {
-				// A token may move more often than one call tries.
-				if err := f(); err == nil || api.CodeOf(err) != api.CodeUnavailable || ctx.Err() != nil {
-					return err
-				}
-			}
-		}
 		storetest.AtOnce(t, 12, func(ctx context.Context, i int) error {
 			s := []*devices.Store{w.store, other}[i%2]
 			for round := range 3 {

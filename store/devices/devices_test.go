@@ -3,6 +3,7 @@ package devices_test
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -236,10 +237,16 @@ func TestConcurrentWritesOfOneTokenAllSucceed(t *testing.T) {
 				if i%2 == 0 {
 					s = other
 				}
-				if i%6 == 5 {
-					return s.DeleteDevice(ctx, fmt.Sprint("user", i%3), token)
-				}
-				return put(ctx, s, fmt.Sprint("user", i%3))
+				return insist(ctx, func() error {
+					if i%6 == 5 {
+						return s.DeleteDevice(ctx, fmt.Sprint("user", i%3), token)
+					}
+					err := put(ctx, s, fmt.Sprint("user", i%3))
+					if errors.Is(err, record.ErrOwnerChanged) {
+						return fmt.Errorf("it gave up: %v", err)
+					}
+					return err
+				})
 			})
 			// A relay may give up while others keep changing the token.
 			mustRelay(t, w, quick)

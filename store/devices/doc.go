@@ -14,14 +14,28 @@
 //
 // # How the cache stays right (P10)
 //
-// A writer removes d and marks the user as `changing`, commits in SQL, and stores the new version,
-// which ends its own mark. While there is any mark, no fill is accepted, and readers read SQL. A
-// fill has the version that it read, and the time at which it began, by the clock of the user's
-// master. It is refused if it is older than the version in Redis or began more than 5 s ago. A mark
-// lasts 10 s, and a writer gives up its commit after 4.5 s, so a reader that began before the
+// A writer removes d and marks the user as `changing`, commits in SQL, writes the guards of the tokens,
+// and stores the new version, which ends its own mark. While there is any mark, no fill is accepted, and
+// readers read SQL. A fill has the version that it read, and the time at which it began, by the clock of
+// the user's master. It is refused if it is older than the version in Redis or began more than 5 s ago. A
+// mark lasts 10 s, and a writer gives up its commit after 4.5 s, so a reader that began before the
 // commit can never fill after the end of the mark. For parts of a large audience, targeting reads
 // the cache and does not fill it (Query.NoFill). No reader fills the cache of a Redis that uses
 // more than 70 % of its maxmemory.
+//
+// # A Redis that takes no writes (P4)
+//
+// A master may answer reads and refuse writes, or one process alone may be cut off from it: others would go on
+// using the cache. So a writer without its marks writes nothing to SQL (unavailable). With the marks it reads
+// the guards, by a command that a Redis refuses if it would refuse their writing (queue.Queue.GuardCmd). What
+// Redis refuses after the commit makes the call's outcome unknown. A repeat that finds nothing to change writes
+// the guards that are still to be relayed (record.DB.OpenGuards), so it succeeds only when Redis knows.
+//
+// The scripts begin with a command that a full Redis does not refuse, which lets it accept the others.
+//
+// A guard is written only if it has not changed since it was read, and it was read before the record. So the
+// last one written has the newest record, whatever the order in which Redis runs the commands of several
+// writers, also of writers that have given up.
 //
 // A device of another platform than APNs has a form of its own in d and in its guard, which processes
 // that know APNs alone take for a miss (W18).
@@ -34,10 +48,10 @@
 //
 // The transaction also leaves outbox rows. The writer relays them itself. The sweeper of
 // any process relays them once more after 5 s and removes them: the writer may have died
-// or had no Redis, or a master may have died before its replica had the change. So
-// changes that a fail-over loses are in the cache again within 10 s after a master answers again.
+// or been refused, or a master may have died before its replica had the change. So
+// changes that a fail-over loses are in the cache again within 10 s after a master answers again. Rows of
+// a master that is away stay; they hold up no others.
 //
-// While Redis is away, readers read SQL and writers still write; on a Cluster this concerns only
-// users of the masters that are away. While SQL is away, cached users are served, and only the
-// other users fail.
+// While Redis is away, readers read SQL; on a Cluster this concerns only users of the masters that are
+// away. While SQL is away, cached users are served, and only the other users fail.
 package devices

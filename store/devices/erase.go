@@ -9,17 +9,22 @@ import (
 )
 
 // Erase removes the devices, opt-outs, mutes and topics that a user had when an operation began,
-// and tells whether there were any. What waits for one of the devices ends as device_gone.
+// and tells whether there were any. What waits for one of the devices ends as device_gone. The operation is
+// not done while a row of the outbox says that a guard is not written.
 func (s *Store) Erase(ctx context.Context, o *record.Operation) (found bool, err error) {
-	var tokens []string
-	err = s.write(ctx, []string{o.Subject}, nil, func(ctx context.Context) (c record.Change, err error) {
-		c, tokens, err = s.rec.EraseSettings(ctx, o)
-		found = len(c.Outbox) > 0
+	have, err := s.rec.Devices(ctx, o.Subject)
+	if err != nil {
+		return false, fmt.Errorf("erase settings: %w", err)
+	}
+	tokens := make([]string, len(have))
+	for i, d := range have {
+		tokens[i] = d.Token
+	}
+	err = s.write(ctx, []string{o.Subject}, tokens, func(ctx context.Context) (c record.Change, err error) {
+		c, err = s.rec.EraseSettings(ctx, o)
+		found = len(c.Users) > 0
 		return c, err
 	})
-	if err == nil && len(tokens) > 0 {
-		err = s.writeGuards(ctx, tokens...)
-	}
 	if err != nil {
 		return found, fmt.Errorf("erase settings: %w", err)
 	}

@@ -3,6 +3,7 @@ package devices
 import (
 	"context"
 	"io/fs"
+	"slices"
 	"sync"
 	"time"
 
@@ -33,7 +34,14 @@ func (s *Store) DropRelay() { s.relay = func(context.Context, settingsChange) er
 
 // BeforeRelay runs f after each commit, before it is relayed to Redis.
 func (s *Store) BeforeRelay(f func()) {
-	s.relay = func(ctx context.Context, c settingsChange) error { f(); return s.relayChange(ctx, c) }
+	s.relay = func(ctx context.Context, c settingsChange) error {
+		if c.versions[0].Version > 0 { // or nothing was committed
+			f()
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute) // f may have taken long
+		defer cancel()
+		return s.relayChange(ctx, c)
+	}
 }
 
 // BeforeGuard runs f between the reading of the record and the first guard write.
@@ -52,7 +60,8 @@ func (s *Store) Mark(ctx context.Context, writer, user string, lifetime time.Dur
 
 // StoreVersion ends a writer's mark with the version that it committed.
 func (s *Store) StoreVersion(ctx context.Context, writer, user string, version int64) error {
-	return s.storeVersions(ctx, writer, []record.UserVersion{{User: user, Version: version}})
+	_, err := s.storeVersions(ctx, writer, []record.UserVersion{{User: user, Version: version}})
+	return err
 }
 
 // Reader is a reader stopped between its query and its fill.
@@ -85,4 +94,18 @@ func (r *Reader) Fill(ctx context.Context) { r.s.fillUsers(ctx, r.read, r.found)
 func (s *Store) Cached(ctx context.Context, user, typ string) (t Target, hit bool) {
 	l := s.readCache(ctx, []Query{{User: user, Type: typ}})
 	return l.targets[0], l.found[0].hit
+}
+
+// LateGuard lets Redis run each guard write of the store only when run is called, after the writer has given
+// up.
+func (s *Store) LateGuard() (run func(context.Context) error) {
+	set, late := s.setGuards, []queue.Guard(nil)
+	s.setGuards = func(_ context.Context, guards []queue.Guard) error {
+		late = slices.Clone(guards)
+		for i := range guards {
+			guards[i].Err = context.DeadlineExceeded
+		}
+		return context.DeadlineExceeded
+	}
+	return func(ctx context.Context) error { return set(ctx, late) }
 }

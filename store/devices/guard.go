@@ -2,6 +2,7 @@ package devices
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
@@ -16,7 +17,7 @@ import (
 const StateGone api.DeviceState = "gone"
 
 // Guard says to whom a token belongs now. It is stored in the slot of the token's notifications
-// (queue.Queue.SetGuardss in the shard Route(token), under GuardName), so that a claim reads it
+// (queue.Queue.SetGuards in the shard Route(token), under GuardName), so that a claim reads it
 // without another round trip. It is written after every registration, removal and change of state,
 // and is kept longer than any work that was queued before. So if there is no guard, nothing has
 // changed for that time. A retried dead letter may be older, and uses Store.GuardOf.
@@ -97,10 +98,11 @@ func (s *Store) GuardOf(ctx context.Context, user, token string) (Guard, error) 
 	return Guard{State: StateGone}, nil
 }
 
-// guardOf makes the guard of a device on record, StateGone if there is none.
+// guardOf makes the guard of a device on record, StateGone if there is none. No two guards of removed tokens are the
+// same, so that a late command cannot take one for another (queue.Queue.SetGuards).
 func guardOf(d record.OwnedDevice, known bool) string {
 	if !known {
-		return EncodeGuard(Guard{State: StateGone})
+		return EncodeGuard(Guard{State: StateGone, Topic: rand.Text()})
 	}
 	return EncodeGuard(guardFor(d.User, &d.Device))
 }

@@ -1,6 +1,7 @@
 package devices
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,17 +12,17 @@ import (
 	"fanfare/store/record"
 )
 
-// guardRounds is how often a guard is written again because the record changed while the
-// guard was written.
-const guardRounds = 4
+// guardRounds is how often a guard is written again because another writer was faster, so that as many
+// writers at once all succeed.
+const guardRounds = 30
 
 // Outbox returns the handlers that relay changes of settings to Redis, by kind of row. They
 // repeat what a writer has already relayed itself.
 func (s *Store) Outbox() map[string]record.OutboxHandler {
 	return map[string]record.OutboxHandler{
 		record.KindSettings: relaySubjects(s.relayUsers),
-		record.KindGuard: relaySubjects(func(ctx context.Context, tokens []string) error {
-			return s.writeGuards(ctx, tokens...)
+		record.KindGuard: relaySubjects(func(ctx context.Context, tokens []string) ([]string, error) {
+			return s.writeGuards(ctx, settingsChange{tokens: tokens})
 		}),
 		record.KindDevices: record.RowByRow(s.relayBatch),
 	}
@@ -33,79 +34,82 @@ func (s *Store) relayBatch(ctx context.Context, row record.OutboxRow) error {
 	if err := json.Unmarshal([]byte(row.Payload), &of); err != nil {
 		return err
 	}
-	if err := s.relayUsers(ctx, of.Users); err != nil {
+	if _, err := s.relayUsers(ctx, of.Users); err != nil {
 		return err
 	}
-	return s.writeGuards(ctx, of.Tokens...)
+	_, err := s.writeGuards(ctx, settingsChange{tokens: of.Tokens})
+	return err
 }
 
-// relaySubjects relays the subjects of rows, each once: either all are done, or none is.
-func relaySubjects(relay func(context.Context, []string) error) record.OutboxHandler {
-	return func(ctx context.Context, rows []record.OutboxRow) ([]string, error) {
-		ids, subjects := make([]string, len(rows)), make(map[string]struct{}, len(rows))
-		for i, r := range rows {
-			ids[i], subjects[r.Subject] = r.ID, struct{}{}
+// relaySubjects relays the subjects of rows, each once. The rows of those that relay returns are done: a
+// master that is away holds up no rows of others.
+func relaySubjects(relay func(context.Context, []string) ([]string, error)) record.OutboxHandler {
+	return func(ctx context.Context, rows []record.OutboxRow) (done []string, err error) {
+		subjects := map[string][]string{} // the ids of their rows
+		for _, r := range rows {
+			subjects[r.Subject] = append(subjects[r.Subject], r.ID)
 		}
-		if err := relay(ctx, slices.Sorted(maps.Keys(subjects))); err != nil {
-			return nil, err
+		relayed, err := relay(ctx, slices.Sorted(maps.Keys(subjects)))
+		for _, subject := range relayed {
+			done = append(done, subjects[subject]...)
 		}
-		return ids, nil
+		return done, err
 	}
 }
 
-// relayUsers stores the versions on record. It reads them when it runs, so that a late or
-// repeated call does no harm.
-func (s *Store) relayUsers(ctx context.Context, users []string) error {
+// relayUsers stores the versions on record, and returns the users for whom Redis did so. It reads the
+// versions when it runs, so that a late or repeated call does no harm.
+func (s *Store) relayUsers(ctx context.Context, users []string) ([]string, error) {
 	found, err := s.rec.UserVersions(ctx, users)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	versions := make([]record.UserVersion, 0, len(found))
-	for u, v := range found {
-		versions = append(versions, record.UserVersion{User: u, Version: v})
+	versions := make([]record.UserVersion, len(users))
+	for i, u := range users {
+		versions[i] = record.UserVersion{User: u, Version: found[u]} // 0 for an erased user stores nothing
 	}
 	return s.storeVersions(ctx, "", versions)
 }
 
-// writeGuards writes the guards of these tokens as the record has them. Two writers may do so at
-// once in any order: each reads the record again after writing, and writes the guards of devices
-// that changed meanwhile once more.
-func (s *Store) writeGuards(ctx context.Context, tokens ...string) error {
-	truth, err := s.rec.DevicesByToken(ctx, tokens...)
-	if err != nil {
-		return err
+// writeGuards writes the guards of a change's tokens as the record has them, and returns the tokens for which
+// Redis did so. A guard is written only if it has not changed since it was read, which was before the record
+// was read: the guard that is written last has the newest record, however many writers there are.
+func (s *Store) writeGuards(ctx context.Context, c settingsChange) (written []string, err error) {
+	var failed error
+	tokens, devices, old := c.tokens, c.devices, map[string]string{}
+	maps.Copy(old, c.guards)
+	for round := 0; len(tokens) > 0; round++ {
+		if round == guardRounds {
+			return written, errors.New("write guards: the devices keep changing")
+		}
+		if devices == nil {
+			if devices, err = s.rec.DevicesByToken(ctx, tokens...); err != nil {
+				return written, err
+			}
+		}
+		guards := s.guardsOf(tokens, old, devices)
+		failed = cmp.Or(failed, s.setGuards(ctx, guards))
+		var again []string
+		for i, g := range guards {
+			switch {
+			case g.Err != nil:
+			case g.Old == g.Value:
+				written = append(written, tokens[i])
+			default:
+				again, old[tokens[i]] = append(again, tokens[i]), g.Old
+			}
+		}
+		tokens, devices = again, nil
 	}
-	return s.writeGuardsOf(ctx, tokens, truth)
+	return written, failed
 }
 
-// writeGuardsOf is writeGuards for a caller that has read or written the devices.
-func (s *Store) writeGuardsOf(ctx context.Context, tokens []string, truth map[string]record.OwnedDevice) error {
-	for range guardRounds {
-		if err := s.setGuards(ctx, s.guardsOf(tokens, truth)); err != nil {
-			return err
-		}
-		now, err := s.rec.DevicesByToken(ctx, tokens...)
-		if err != nil {
-			return err
-		}
-		tokens = slices.DeleteFunc(slices.Clone(tokens), func(t string) bool { return guardIn(truth, t) == guardIn(now, t) })
-		if len(tokens) == 0 {
-			return nil
-		}
-		truth = now
-	}
-	return errors.New("write guards: the devices keep changing")
-}
-
-func (s *Store) guardsOf(tokens []string, truth map[string]record.OwnedDevice) []queue.Guard {
+// guardsOf makes the guards of tokens. old is what was read of them, and devices has the devices on record.
+func (s *Store) guardsOf(tokens []string, old map[string]string, devices map[string]record.OwnedDevice) []queue.Guard {
 	guards := make([]queue.Guard, len(tokens))
 	for i, t := range tokens {
-		guards[i] = queue.Guard{Shard: s.guards.Route(t), Name: GuardName(t), Value: guardIn(truth, t)}
+		d, known := devices[t]
+		guards[i] = queue.Guard{Shard: s.guards.Route(t), Name: GuardName(t), Old: old[t], Value: guardOf(d, known)}
 	}
 	return guards
-}
-
-func guardIn(truth map[string]record.OwnedDevice, token string) string {
-	d, known := truth[token]
-	return guardOf(d, known)
 }

@@ -124,3 +124,14 @@ func mustRelay(t testing.TB, w *world, o record.RelayOptions) {
 		}
 	})
 }
+
+// insist repeats a call while it is refused: a token may move more often than one call tries, and on a busy
+// machine Redis may answer too late.
+func insist(ctx context.Context, f func() error) error {
+	for {
+		err := f()
+		if code := api.CodeOf(err); err == nil || code != api.CodeUnavailable && code != api.CodeUnknownOutcome || ctx.Err() != nil {
+			return err
+		}
+	}
+}

@@ -1,10 +1,11 @@
 package devices
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"time"
 
@@ -15,120 +16,130 @@ import (
 	"fanfare/store/redisdb"
 )
 
-// redisPatience limits each call of Redis during a write of SQL, so that the write finishes within
-// its deadline if Redis is away. A batch gets a little more for each of its users.
-const redisPatience, patiencePerUser = time.Second, 500 * time.Microsecond
+// redisPatience limits what is done in Redis before and after a write of SQL, so that the write finishes
+// within its deadline if Redis is away. A batch gets a little more for each of its users.
+const redisPatience, patiencePerUser = 2 * time.Second, 500 * time.Microsecond
 
 // patience is how long a call of Redis for so many users may take.
 func patience(users int) time.Duration { return redisPatience + time.Duration(users)*patiencePerUser }
 
-// settingsChange is a committed write that must be relayed to Redis.
+// settingsChange is what has to be relayed to Redis after a write of SQL.
 type settingsChange struct {
-	writer string // the writer whose marks end
-	change record.Change
-	tokens []string // the tokens whose guards are written
+	writer   string // the writer whose marks end
+	versions []record.UserVersion
+	// tokens are the tokens whose guards are written, guards what was read of these before the write, and
+	// devices the devices as they were written, nil if they have to be read.
+	tokens  []string
+	guards  map[string]string
+	devices map[string]record.OwnedDevice
 }
 
-// write makes one change in SQL while its users are marked (P10), and relays it to Redis. It also
-// works while Redis is away: a sweeper relays the outbox rows later.
+// write makes one change in SQL while its users are marked (P10), and relays it to Redis. If the marks
+// cannot be set, or the guards of the tokens cannot be written, nothing happens (unavailable). If the change
+// is on record and cannot be relayed, the outcome is unknown: a sweeper relays the outbox rows later, and a
+// repeat of the call relays them at once.
 func (s *Store) write(ctx context.Context, users, tokens []string, do func(context.Context) (record.Change, error)) error {
-	writer := rand.Text()
-	start := time.Now()
-	marked := s.markUsers(ctx, writer, users)
-	in, cancel := context.WithDeadline(ctx, start.Add(commitWithin))
+	c := settingsChange{writer: rand.Text(), tokens: tokens, versions: make([]record.UserVersion, len(users))}
+	for i, u := range users {
+		c.versions[i].User = u // without a version, which only ends the mark
+	}
+	in, cancel := context.WithTimeout(ctx, commitWithin)
 	defer cancel()
-	change, err := do(in)
-	switch {
-	case api.CodeOf(err) == api.CodeUnknownOutcome:
-		return err // the marks stay until they expire, because the change may have been committed
-	case err != nil || len(change.Outbox) == 0:
-		s.unmarkUsers(ctx, writer, users, marked)
+	var err error
+	if c.guards, err = s.markUsers(ctx, c); err != nil {
 		return err
-	case marked:
-		s.relayNow(ctx, settingsChange{writer: writer, change: change, tokens: tokens})
+	}
+	change, err := do(in)
+	if api.CodeOf(err) == api.CodeUnknownOutcome {
+		return err // the marks stay until they expire, because the change may have been committed
+	}
+	if len(change.Users) > 0 {
+		c.versions, c.devices = change.Users, change.Devices
+	} else if c.tokens = nil; err == nil {
+		c.tokens, err = s.rec.OpenGuards(in, tokens) // an earlier call may have changed them, and Redis refused it
+	}
+	relayed := s.relayNow(ctx, c)
+	return cmp.Or(err, relayed)
+}
+
+// markUsers marks the users of a change, reads the guards of its tokens, by token, and finds out whether Redis
+// takes writes of all of them.
+func (s *Store) markUsers(ctx context.Context, c settingsChange) (map[string]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience(len(c.versions)))
+	defer cancel()
+	cmds := make([]redis.Cmder, 0, len(c.tokens)+len(c.versions))
+	for _, g := range s.guardsOf(c.tokens, nil, nil) {
+		cmds = append(cmds, s.guards.GuardCmd(ctx, s.o.GuardTTL, g))
+	}
+	for part := range slices.Chunk(c.versions, s.together()) {
+		cmds = append(cmds, s.mark.Cmd(ctx, keysOf(part), c.writer, markTTL.Milliseconds()))
+	}
+	// As a read, because a mark whose answer was lost changes no settings.
+	if err := s.db.Pipeline(ctx, redisdb.Read, cmds...); err != nil {
+		return nil, err
+	}
+	guards := make(map[string]string, len(c.tokens))
+	for i, cmd := range cmds {
+		if err := cmd.Err(); err != nil && !errors.Is(err, redis.Nil) {
+			return nil, fmt.Errorf("mark settings in redis: %w", err)
+		}
+		if i < len(c.tokens) {
+			guards[c.tokens[i]] = cmd.(*redis.StringCmd).Val()
+		}
+	}
+	return guards, nil
+}
+
+// relayNow relays at once. If that fails, a sweeper relays later, or a repeat of the call.
+func (s *Store) relayNow(ctx context.Context, c settingsChange) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience(len(c.versions)))
+	defer cancel()
+	if err := s.relay(ctx, c); err != nil {
+		return api.Errorf(api.CodeUnknownOutcome, "Redis does not know of the change yet").Because(err)
 	}
 	return nil
 }
 
-// markUsers tells whether every mark is set.
-func (s *Store) markUsers(ctx context.Context, writer string, users []string) bool {
-	ctx, cancel := context.WithTimeout(ctx, patience(len(users)))
-	defer cancel()
-	var cmds []redis.Cmder
-	for part := range slices.Chunk(users, s.together()) {
-		keys := make([]string, 0, 2*len(part))
-		for _, u := range part {
-			keys = append(keys, settingsKey(u), changingKey(u))
-		}
-		cmds = append(cmds, s.mark.Cmd(ctx, keys, writer, markTTL.Milliseconds()))
-	}
-	if err := s.send(ctx, cmds); err != nil {
-		s.left(ctx, "settings are written without a mark; the outbox will be swept", err)
-		return false
-	}
-	return true
-}
-
-// unmarkUsers ends the marks of a write that changed nothing. If it fails, they expire by
-// themselves.
-func (s *Store) unmarkUsers(ctx context.Context, writer string, users []string, marked bool) {
-	if !marked {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience(len(users)))
-	defer cancel()
-	versions := make([]record.UserVersion, len(users))
-	for i, u := range users {
-		versions[i].User = u
-	}
-	if err := s.storeVersions(ctx, writer, versions); err != nil {
-		s.o.Logger.Debug("marks of an unchanged write stay until they end", "error", err)
-	}
-}
-
-// relayNow relays at once. If that fails, a sweeper relays later.
-func (s *Store) relayNow(ctx context.Context, c settingsChange) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience(len(c.change.Users)))
-	defer cancel()
-	if err := s.relay(ctx, c); err != nil {
-		s.left(ctx, "a change of settings was not relayed at once; the outbox will be swept", err)
-	}
-}
-
-// left logs that a relay is left to the sweepers. It logs at debug level while Redis is away,
-// because that is logged elsewhere.
-func (s *Store) left(ctx context.Context, what string, err error) {
-	level := slog.LevelWarn
-	if s.db.Away(err) {
-		level = slog.LevelDebug
-	}
-	s.o.Logger.Log(ctx, level, what, "error", err)
-}
-
-// relayChange stores the new versions and writes the guard. The outbox rows stay. A sweeper relays
-// them once more when they are some seconds old, because a fail-over may lose writes of the old
-// master's last second.
+// relayChange writes the guards, and then stores the new versions, which ends the marks: while Redis refuses
+// the guards, readers read SQL. The outbox rows stay. A sweeper relays them once more when they are some
+// seconds old, because a fail-over may lose writes of the old master's last second.
 func (s *Store) relayChange(ctx context.Context, c settingsChange) error {
-	if err := s.storeVersions(ctx, c.writer, c.change.Users); err != nil || len(c.tokens) == 0 {
+	if _, err := s.writeGuards(ctx, c); err != nil {
 		return err
 	}
-	if c.change.Devices == nil {
-		return s.writeGuards(ctx, c.tokens...)
-	}
-	return s.writeGuardsOf(ctx, c.tokens, c.change.Devices)
+	_, err := s.storeVersions(ctx, c.writer, c.versions)
+	return err
 }
 
-func (s *Store) storeVersions(ctx context.Context, writer string, versions []record.UserVersion) error {
-	var cmds []redis.Cmder
-	for part := range slices.Chunk(versions, s.together()) {
-		keys, args := make([]string, 0, 2*len(part)), make([]any, 0, 2+len(part))
-		args = append(args, writer, versionTTL.Milliseconds())
+// storeVersions stores versions, ends the writer's marks, and returns the users for whom Redis did so.
+func (s *Store) storeVersions(ctx context.Context, writer string, versions []record.UserVersion) (stored []string, err error) {
+	cmds := make([]redis.Cmder, 0, len(versions))
+	parts := slices.Collect(slices.Chunk(versions, s.together()))
+	for _, part := range parts {
+		args := append(make([]any, 0, 2+len(part)), writer, versionTTL.Milliseconds())
 		for _, v := range part {
-			keys, args = append(keys, settingsKey(v.User), changingKey(v.User)), append(args, v.Version)
+			args = append(args, v.Version)
 		}
-		cmds = append(cmds, s.store.Cmd(ctx, keys, args...))
+		cmds = append(cmds, s.store.Cmd(ctx, keysOf(part), args...))
 	}
-	return s.send(ctx, cmds)
+	err = s.send(ctx, cmds)
+	for i, cmd := range cmds {
+		if cmd.Err() == nil {
+			for _, v := range parts[i] {
+				stored = append(stored, v.User)
+			}
+		}
+	}
+	return stored, err
+}
+
+// keysOf are the keys of users, for scripts that mark them or store their versions.
+func keysOf(users []record.UserVersion) []string {
+	keys := make([]string, 0, 2*len(users))
+	for _, u := range users {
+		keys = append(keys, settingsKey(u.User), changingKey(u.User))
+	}
+	return keys
 }
 
 // usersAtOnce is how many users one script marks, or stores the versions of. It occupies Redis for

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -188,30 +189,33 @@ func CountNew(made []Enqueued) (n int) {
 type Guard struct {
 	Shard       int
 	Name, Value string
+	// Old is what a caller read of the record before it looked up the Value, "" for nothing. SetGuards
+	// sets it to what is there now, which is the Value if it was stored, and Err if Redis did not answer.
+	Old string
+	Err error
+}
+
+// GuardCmd is the command that reads a companion record and lets it live for ttl from now. A Redis
+// that refuses to store the record refuses this command, too.
+func (q *Queue) GuardCmd(ctx context.Context, ttl time.Duration, g Guard) *redis.StringCmd {
+	return redis.NewStringCmd(ctx, "getex", q.shards[g.Shard].GuardKey(g.Name), "px", shard.MS(ttl))
 }
 
 // SetGuards stores, for ttl and in one round trip, the companion records that claims of jobs with
-// these guards return. A record with the value "" is deleted.
+// these guards return. A record that is no longer Old stays as it is. So a command that Redis runs late,
+// when its caller has given up, changes nothing that was stored meanwhile. This needs values that do not
+// come back. The error is the first one of the guards.
 func (q *Queue) SetGuards(ctx context.Context, ttl time.Duration, guards ...Guard) error {
 	cmds := make([]redis.Cmder, len(guards))
 	for i, g := range guards {
-		key := q.shards[g.Shard].GuardKey(g.Name)
-		cmds[i] = redis.NewStatusCmd(ctx, "set", key, g.Value, "px", shard.MS(ttl))
-		if g.Value == "" {
-			cmds[i] = redis.NewIntCmd(ctx, "del", key)
-		}
+		cmds[i] = q.common.Scripts.GuardSet.Cmd(ctx, []string{q.shards[g.Shard].GuardKey(g.Name)}, g.Old, g.Value, shard.MS(ttl))
 	}
-	send := q.db.Share
-	if len(cmds) > 1 { // several masters of a Cluster must not make others wait
-		send = q.db.Pipeline
-	}
-	if err := send(ctx, redisdb.Write, cmds...); err != nil {
-		return err
-	}
+	first := q.db.Pipeline(ctx, redisdb.Write, cmds...)
 	for i, cmd := range cmds {
-		if err := cmd.Err(); err != nil {
-			return fmt.Errorf("set guard in %s shard %d: %w", q.o.Name, guards[i].Shard, err)
+		g := &guards[i]
+		if g.Old, g.Err = cmd.(*redis.Cmd).Text(); g.Err != nil {
+			first = cmp.Or(first, fmt.Errorf("set guard in %s shard %d: %w", q.o.Name, g.Shard, g.Err))
 		}
 	}
-	return nil
+	return first
 }

@@ -73,7 +73,7 @@ func (db *DB) PutDevices(ctx context.Context, b DeviceBatch, once api.Idempotenc
 		if _, err := db.putDevices(ctx, tx, list, b.Owners, field); err != nil {
 			return err
 		}
-		c = Change{Users: users, Outbox: []string{row.ID}, Devices: make(map[string]OwnedDevice, len(list))}
+		c = Change{Users: users, Devices: make(map[string]OwnedDevice, len(list))}
 		for _, r := range list {
 			c.Devices[r.Token] = OwnedDevice{User: r.User, Device: r.device()}
 		}

@@ -125,7 +125,7 @@ func (db *DB) PutDevice(ctx context.Context, w DeviceWrite, r *api.DeviceRequest
 	if err != nil {
 		return Registered{}, Change{}, err
 	}
-	done.Replayed = len(c.Outbox) == 0
+	done.Replayed = len(c.Users) == 0
 	return done, c, nil
 }
 

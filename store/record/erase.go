@@ -79,15 +79,16 @@ func (db *DB) EndErasure(ctx context.Context, o *Operation, kept map[string]int6
 }
 
 // EraseSettings removes the devices, opt-outs, mutes and topics that a user had when the operation
-// began, and counts them. It returns the tokens of the devices.
-func (db *DB) EraseSettings(ctx context.Context, o *Operation) (c Change, tokens []string, err error) {
+// began, and counts them.
+func (db *DB) EraseSettings(ctx context.Context, o *Operation) (c Change, err error) {
 	err = db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
-		c, tokens = Change{}, nil
+		c = Change{}
 		users, _, err := db.lockSettings(ctx, tx, []string{o.Subject})
 		if err != nil {
 			return err
 		}
 		old := " WHERE user_id = ? AND "
+		var tokens []string
 		if err := tx.SelectContext(ctx, &tokens, "SELECT token FROM devices"+old+"registered_at <= ?", o.Subject, o.CreatedAt); err != nil {
 			return err
 		}
@@ -107,10 +108,10 @@ func (db *DB) EraseSettings(ctx context.Context, o *Operation) (c Change, tokens
 		for _, token := range tokens {
 			out = append(out, newOutboxRow(KindGuard, token, o.ID))
 		}
-		c = Change{Users: users, Outbox: ids(out)}
+		c = Change{Users: users}
 		return errors.Join(db.announce(ctx, tx, out), db.countRemoved(ctx, tx, o.ID, removed))
 	})
-	return c, tokens, err
+	return c, err
 }
 
 // deleteCounted deletes rows and adds their number to counts, if there are any.

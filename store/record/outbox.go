@@ -91,3 +91,16 @@ func (db *DB) openOutbox(ctx context.Context, kind, subject string) ([]string, e
 	err := db.list(ctx, &ids, "SELECT id FROM outbox WHERE kind = ? AND subject = ? ORDER BY created_at, id LIMIT ?", kind, subject, chunk)
 	return ids, err
 }
+
+// OpenGuards returns those of the tokens that are on record, or whose guard has not been relayed yet.
+func (db *DB) OpenGuards(ctx context.Context, tokens []string) (open []string, err error) {
+	for part := range slices.Chunk(tokens, chunk) {
+		var found []string
+		err := db.list(ctx, &found, "SELECT token FROM devices WHERE token IN (?) UNION SELECT subject FROM outbox WHERE kind = ? AND subject IN (?)", part, KindGuard, part)
+		if err != nil {
+			return nil, err
+		}
+		open = append(open, found...)
+	}
+	return open, nil
+}

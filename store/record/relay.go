@@ -112,9 +112,9 @@ func (r *Relay) Sweep(ctx context.Context) error {
 	return all
 }
 
-// sweepKind goes on as long as every row of a page is done at once. If large rows take longer than
+// sweepKind goes on as long as rows of a page are done at once. If large rows take longer than
 // Every, the next round goes on with them, so that the other kinds have their turn.
-func (r *Relay) sweepKind(ctx context.Context, kind string, handle OutboxHandler) error {
+func (r *Relay) sweepKind(ctx context.Context, kind string, handle OutboxHandler) (all error) {
 	most, began := relayBatch, time.Now()
 	if kind == KindDevices || kind == KindContacts {
 		most = relayLarge
@@ -122,29 +122,29 @@ func (r *Relay) sweepKind(ctx context.Context, kind string, handle OutboxHandler
 	for {
 		page, err := r.db.OutboxPage(ctx, kind, r.o.Age.Milliseconds(), r.after[kind], most)
 		if err != nil {
-			return err
+			return cmp.Or(all, err)
 		}
 		r.after[kind] = OpenRow{}
 		if len(page) == 0 {
-			return nil
+			return all
 		}
 		rows := make([]OutboxRow, len(page))
 		for i, row := range page {
 			rows[i] = row.OutboxRow
 		}
 		done, err := handle(ctx, rows)
-		if deleted := r.db.DeleteOutbox(ctx, done...); err == nil {
-			err = deleted
+		deleted := r.db.DeleteOutbox(ctx, done...)
+		all = cmp.Or(all, err, deleted)
+		if len(page) < most {
+			return all
 		}
-		if len(page) == most {
-			r.after[kind] = page[most-1]
-		}
-		if err != nil || len(done) < most {
-			return err
+		r.after[kind] = page[most-1]
+		if len(done) == 0 || deleted != nil {
+			return all
 		}
 		if most == relayLarge && time.Since(began) > r.o.Every {
 			r.behind = true
-			return nil
+			return all
 		}
 	}
 }

@@ -16,11 +16,10 @@ type UserVersion struct {
 	Version int64  `db:"version"`
 }
 
-// Change is what has to be relayed to Redis after a committed write of settings: the new versions
-// and the outbox rows. An empty Change means that nothing had to be changed.
+// Change is what has to be relayed to Redis after a committed write of settings: the new versions. The
+// outbox has rows of it. An empty Change means that nothing had to be changed.
 type Change struct {
-	Users  []UserVersion
-	Outbox []string
+	Users []UserVersion
 	// Devices are the devices of a batch as they were written, by token.
 	Devices map[string]OwnedDevice
 }
@@ -49,7 +48,7 @@ func (db *DB) writeSettings(ctx context.Context, w settingsWrite) (Change, error
 		if err := w.do(ctx, tx, now); err != nil {
 			return err
 		}
-		c = Change{Users: users, Outbox: ids(out)}
+		c = Change{Users: users}
 		return db.announce(ctx, tx, out)
 	})
 	if err != nil || replayed {
@@ -67,14 +66,6 @@ func (w settingsWrite) outbox() []OutboxRow {
 		out = append(out, newOutboxRow(KindGuard, token, ""))
 	}
 	return out
-}
-
-func ids(out []OutboxRow) []string {
-	list := make([]string, len(out))
-	for i, r := range out {
-		list[i] = r.ID
-	}
-	return list
 }
 
 // lockSettings takes the users' row locks in the order of their names and
