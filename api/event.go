@@ -23,9 +23,12 @@ type EventRequest struct {
 	// FCM is laid over the event type's fcm, member by member, objects merged; at most 2 KiB.
 	FCM json.RawMessage `json:"fcm,omitempty" validate:"-" swaggertype:"object"`
 	// WebPush is laid over the event type's webpush, member by member; at most 2 KiB.
-	WebPush    *WebPushOptions `json:"webpush,omitempty"`
-	CollapseID string          `json:"collapse_id,omitempty" validate:"maxbytes=64,header"`
-	ExpiresAt  *Time           `json:"expires_at,omitempty" validate:"-" swaggertype:"string" format:"date-time"`
+	WebPush *WebPushOptions `json:"webpush,omitempty"`
+	// Topic is the topic, or a list of topics, of the apps whose devices get the event; it replaces that of the
+	// type. Absent: all apps of each user.
+	Topic      Topics `json:"topic,omitempty" validate:"-" swaggertype:"array,string" example:"com.example.app"`
+	CollapseID string `json:"collapse_id,omitempty" validate:"maxbytes=64,header"`
+	ExpiresAt  *Time  `json:"expires_at,omitempty" validate:"-" swaggertype:"string" format:"date-time"`
 	// SendAt is when the event is targeted, by Redis' clock: at most 7 days ahead and before `expires_at`.
 	// Absent or in the past: at once.
 	SendAt *Time `json:"send_at,omitempty" validate:"-" swaggertype:"string" format:"date-time"`

@@ -27,11 +27,18 @@ type EventTypeRequest struct {
 	// {{if}}{{else}}{{end}}; at most 256 bytes.
 	Title string `json:"title,omitempty" validate:"maxbytes=256" example:"New photo"`
 	// Body is a template like the title; at most 2,048 bytes.
-	Body     string   `json:"body,omitempty" validate:"maxbytes=2048" example:"{{.actor}} shared {{.data.album}}"`
-	Sound    string   `json:"sound,omitempty" validate:"maxbytes=128" example:"default"`
-	Category string   `json:"category,omitempty" validate:"maxbytes=128"`
-	ThreadID string   `json:"thread_id,omitempty" validate:"maxbytes=128"`
+	Body     string `json:"body,omitempty" validate:"maxbytes=2048" example:"{{.actor}} shared {{.data.album}}"`
+	Sound    string `json:"sound,omitempty" validate:"maxbytes=128" example:"default"`
+	Category string `json:"category,omitempty" validate:"maxbytes=128"`
+	ThreadID string `json:"thread_id,omitempty" validate:"maxbytes=128"`
+	// PushType goes only to devices of APNs whose topic takes it: voip to topics that end with .voip,
+	// complication .complication, location .location-query, liveactivity
+	// .push-type.liveactivity, pushtotalk .voip-ptt, widgets .push-type.widgets and controls
+	// .push-type.controls; the others to topics that end with none of these.
 	PushType PushType `json:"push_type,omitempty" validate:"omitempty,oneof=alert background location voip complication liveactivity pushtotalk widgets controls" default:"alert"`
+	// Topic is the topic, or a list of topics, of the apps whose devices get events of this type. A topic of APNs
+	// need not have the end that the push type asks for. Absent: all apps of each user.
+	Topic Topics `json:"topic,omitempty" validate:"-" swaggertype:"array,string" example:"com.example.app"`
 	// Priority is 1, 5 or 10; by default 5 for background and 10 otherwise.
 	Priority int `json:"priority,omitempty" validate:"omitempty,oneof=1 5 10"`
 	// TTLSeconds is how long a notification is useful, counted from the acceptance of its event.

@@ -216,6 +216,7 @@ func eventRules(to reporter, e *EventRequest) {
 	objectRules(to, e.APS, "aps", MaxAPS)
 	objectRules(to, e.FCM, "fcm", MaxFCM)
 	webPushRules(to, e.WebPush)
+	topicsRules(to, e.Topic)
 	if e.Alert != nil && *e.Alert == (Alert{}) {
 		to.ReportError(e.Alert, "alert", "Alert", "required", "title or body")
 	}
@@ -241,6 +242,7 @@ func eventTypeRules(to reporter, t *EventTypeRequest) {
 	objectRules(to, t.APS, "aps", MaxAPS)
 	objectRules(to, t.FCM, "fcm", MaxFCM)
 	webPushRules(to, t.WebPush)
+	topicsRules(to, t.Topic)
 	localizedRules(to, t.Localized)
 }
 

@@ -72,7 +72,7 @@ func TestA5_PushTypesAndPriorities(t *testing.T) {
 		api.PushLiveActivity, api.PushPushToTalk, api.PushWidgets, api.PushControls,
 	} {
 		n := testNote(i)
-		n.PushType, n.Priority = pt, []int{1, 5}[i%2]
+		n.PushType, n.Priority, n.Topic = pt, []int{1, 5}[i%2], apnstest.DefaultTopic+pt.TopicSuffix()
 		w.mustDeliver(n)
 		r := w.Of(deviceToken(i))[0]
 		if r.PushType != string(pt) || r.Priority != []string{"1", "5"}[i%2] {

@@ -52,8 +52,13 @@ type Job struct {
 }
 
 // PushFor is the push as a device gets it, the same for all devices of a platform and language; nil if
-// the event is not meant for the device's platform.
-func (j *Job) PushFor(d *api.Device) *render.Push { return j.variants.Of(&j.Push, d) }
+// the event is not meant for the device's platform or topic.
+func (j *Job) PushFor(d *api.Device) *render.Push {
+	if !j.Push.Suits(d.Topic, d.PlatformOf()) {
+		return nil
+	}
+	return j.variants.Of(&j.Push, d)
+}
 
 // Audience says which users are meant. Exactly one of its kinds is set.
 type Audience struct {

@@ -94,6 +94,7 @@ func (j *Job) encodePush(t *jsonText) {
 	t.number("expires_at", p.ExpiresAt)
 	t.number("ttl", p.TTL)
 	t.flag("no_retry_unknown", p.NoRetryUnknown)
+	t.texts("topics", p.Topics)
 }
 
 // jsonText writes objects of JSON, member by member. The first error stays.

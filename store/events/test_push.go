@@ -42,6 +42,9 @@ func (s *Store) testJob(ctx context.Context, user, token, id string, now time.Ti
 	if err != nil {
 		return queue.Job{}, err
 	}
+	if d := found[token].Device; !push.Suits(d.Topic, d.PlatformOf()) {
+		return queue.Job{}, api.Invalid("token", "topic", "belongs to the topic %s, which takes no alert, such as the test notification", d.Topic)
+	}
 	return entry(id, &Job{
 		Type: api.TestEventType, Audience: Audience{Device: &OneDevice{User: user, Token: token}}, Push: *push, AcceptedAt: now.UnixMilli(),
 	}, nil)

@@ -17,10 +17,23 @@ type headers struct {
 	duplicate     bool
 }
 
-// pushTypes are the push types that Apple documents, with the topic suffix that each needs.
-var pushTypes = []string{
-	"alert", "background", "location", "voip", "complication", "fileprovider",
-	"mdm", "liveactivity", "pushtotalk", "widgets", "controls",
+// pushTypes are the push types that Apple documents, with what must follow the bundle id in the topic.
+var pushTypes = map[string]string{
+	"alert": "", "background": "", "location": ".location-query", "voip": ".voip", "complication": ".complication",
+	"fileprovider": ".pushkit.fileprovider", "mdm": "", "liveactivity": ".push-type.liveactivity", "pushtotalk": ".voip-ptt",
+	"widgets": ".push-type.widgets", "controls": ".push-type.controls",
+}
+
+// badPushType: the type is unknown, or the topic is not one of this type.
+func badPushType(r *Request) bool {
+	need, known := pushTypes[r.PushType]
+	has := ""
+	for _, suffix := range pushTypes {
+		if suffix != "" && strings.HasSuffix(r.Topic, suffix) {
+			has = suffix
+		}
+	}
+	return !known || r.Topic != "" && has != need
 }
 
 // read fills a Request and headers from the fields of a HEADERS frame.
@@ -91,7 +104,7 @@ func (s *Server) badHeader(r *Request, certificate bool) string {
 		return "MissingTopic"
 	case len(s.o.Topics) > 0 && !slices.Contains(s.o.Topics, r.Topic):
 		return "TopicDisallowed"
-	case !slices.Contains(pushTypes, r.PushType):
+	case badPushType(r):
 		return "InvalidPushType"
 	case r.Expiration != "" && !isInt(r.Expiration):
 		return "BadExpirationDate"

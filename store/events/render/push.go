@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"fanfare/api"
@@ -15,6 +17,7 @@ import (
 // concurrent use.
 type TemplateSet struct {
 	pushType     api.PushType
+	topics       api.Topics
 	priority     int
 	title, body  *Template
 	aps          map[string]json.RawMessage // sound, category, thread-id and the type's own aps
@@ -50,6 +53,24 @@ type Push struct {
 	TTL int64 `json:"ttl,omitempty"`
 	// NoRetryUnknown ends the notification when its outcome is unknown.
 	NoRetryUnknown bool `json:"no_retry_unknown,omitempty"`
+	// Topics are those of the apps that the push is for; none: all apps.
+	Topics []string `json:"topics,omitempty"`
+}
+
+// Suits tells whether the push is for a topic. A topic of APNs must end as the push type asks for (A5). An end
+// that a plain type must not have is allowed if the topic is named, because it may be that of a bundle id.
+func (p *Push) Suits(topic string, platform api.Platform) bool {
+	suffix, takes := "", true
+	if platform == api.PlatformAPNs {
+		suffix, takes = p.PushType.TopicSuffix(), p.PushType.Takes(topic)
+	}
+	if len(p.Topics) == 0 {
+		return takes
+	}
+	if slices.Contains(p.Topics, topic) {
+		return takes || suffix == ""
+	}
+	return takes && suffix != "" && slices.Contains(p.Topics, strings.TrimSuffix(topic, suffix))
 }
 
 // EventType is the type of the push's event, which every payload has at its end.
@@ -91,7 +112,7 @@ func NewTemplateSet(t *api.EventTypeRequest) (*TemplateSet, error) {
 	case t.Priority != 0:
 		s.priority = t.Priority
 	}
-	s.ttl = t.TTLSeconds
+	s.ttl, s.topics = t.TTLSeconds, t.Topic
 	s.collapse = t.Collapse == nil || *t.Collapse
 	s.retryUnknown = t.RetryUnknown == nil || *t.RetryUnknown
 	var errs [6]error
@@ -173,7 +194,10 @@ func (s *TemplateSet) Render(id string, e *api.EventRequest) (*Push, error) {
 	}
 	p := &Push{
 		Payload: payload, Languages: languages, FCM: fcm, WebPush: s.renderWebPush(e), PushType: s.pushType, Priority: s.priority,
-		CollapseID: e.CollapseID, NoRetryUnknown: !s.retryUnknown,
+		CollapseID: e.CollapseID, NoRetryUnknown: !s.retryUnknown, Topics: s.topics,
+	}
+	if e.Topic != nil {
+		p.Topics = e.Topic
 	}
 	if p.CollapseID == "" && s.collapse && s.pushType == api.PushAlert {
 		p.CollapseID = id
