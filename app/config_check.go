@@ -16,6 +16,7 @@ import (
 
 	"fanfare/api"
 	"fanfare/handlers/web"
+	"fanfare/store/record"
 	"fanfare/store/redisdb"
 )
 
@@ -139,20 +140,13 @@ func (c *config) checkStores() problems {
 	if c.ContactsURL != "" {
 		p = append(p, checkRedis("FANFARE_CONTACTS_REDIS_URL", c.ContactsURL)...)
 	}
-	file, isFile := strings.CutPrefix(c.DatabaseURL, "sqlite:")
-	server, isServer := strings.CutPrefix(c.DatabaseURL, "mysql://")
-	switch {
-	case isFile && file == "":
-		p = append(p, "FANFARE_DATABASE_URL: names no file")
-	case isFile:
-		file, _, _ = strings.Cut(file, "?")
+	if err := record.CheckURL(c.DatabaseURL); err != nil {
+		return append(p, fmt.Sprintf("FANFARE_DATABASE_URL: %v", err))
+	}
+	if file, ok := strings.CutPrefix(c.DatabaseURL, "sqlite:"); ok {
 		if _, err := os.Stat(filepath.Dir(file)); errors.Is(err, os.ErrNotExist) {
 			p = append(p, fmt.Sprintf("FANFARE_DATABASE_URL: the folder of %s: %v", file, err))
 		}
-	case isServer && !strings.Contains(server, "/"):
-		p = append(p, "FANFARE_DATABASE_URL: names no database")
-	case !isFile && !isServer:
-		p = append(p, "FANFARE_DATABASE_URL: begins with neither sqlite: nor mysql://")
 	}
 	return p
 }

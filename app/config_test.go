@@ -99,7 +99,7 @@ func TestConfigReportsEveryProblemAtOnce(t *testing.T) {
 		t.Fatal("no problem was found")
 	}
 	for _, want := range []string{
-		`FANFARE_ADDR: "8080" is not host:port`, "FANFARE_REDIS_URL: the scheme must be", "FANFARE_DATABASE_URL: begins with neither",
+		`FANFARE_ADDR: "8080" is not host:port`, "FANFARE_REDIS_URL: the scheme must be", "FANFARE_DATABASE_URL: want sqlite:<file> or mysql://",
 		`FANFARE_ROLES: "cook" is none of`, `FANFARE_SHARDS: "many" is not a whole number`, `FANFARE_SHARD_SET: "7-0" is not a list of shards`,
 		"FANFARE_APNS_KEY_FILE: is needed", "FANFARE_APNS_TEAM_ID: is needed", "FANFARE_MAX_ATTEMPTS: 0", `FANFARE_RETRY_BASE: "soon" is not a duration`,
 		"FANFARE_MAX_AGE: -1s", `FANFARE_RATE_LIMIT: "fast" is not a rate`, `FANFARE_LOG_LEVEL: "loud" is none of`, `FANFARE_LOG_FORMAT: "xml"`,
@@ -140,8 +140,8 @@ func TestConfigProblems(t *testing.T) {
 		"SaleWithoutRoom":        {"FANFARE_SALE_MAX_IN_FLIGHT=0", "FANFARE_SALE_MAX_IN_FLIGHT: 0 is not at least 1"},
 		"SaleLocalMaybe":         {"FANFARE_SALE_LOCAL=maybe", "FANFARE_SALE_LOCAL: \"maybe\" is neither on nor off"},
 		"SQLiteWithoutFile":      {"FANFARE_DATABASE_URL=sqlite:", "FANFARE_DATABASE_URL: names no file"},
-		"NoSuchFolder":           {"FANFARE_DATABASE_URL=sqlite:/does/not/exist.db?_x=1", "FANFARE_DATABASE_URL: the folder of /does/not/exist.db: stat /does/not: no such"},
-		"MySQLWithoutName":       {"FANFARE_DATABASE_URL=mysql://u:p@h:3306", "FANFARE_DATABASE_URL: names no database"},
+		"NoSuchFolder":           {"FANFARE_DATABASE_URL=sqlite:/does/not/exist.db", "FANFARE_DATABASE_URL: the folder of /does/not/exist.db: stat /does/not: no such"},
+		"MySQLWithoutName":       {"FANFARE_DATABASE_URL=mysql://u:p@h:3306", "FANFARE_DATABASE_URL: want sqlite:<file> or mysql://user:password@host:port/name"},
 		"RoleTwice":              {"FANFARE_ROLES=api,api,targeting,delivery,jobs", "FANFARE_ROLES: api is named twice"},
 		"EmbeddedNeedsAllRoles":  {"FANFARE_ROLES=api", "FANFARE_ROLES: with an embedded Redis"},
 		"EmbeddedNeedsAllShards": {"FANFARE_SHARD_SET=0-3", "FANFARE_SHARD_SET: with an embedded Redis"},

@@ -12,6 +12,7 @@ import (
 
 	"fanfare/api"
 	"fanfare/delivery/transport"
+	"fanfare/store/record"
 	"fanfare/store/redisdb"
 )
 
@@ -90,6 +91,8 @@ func ping(ctx context.Context, name string, ask func(context.Context) (time.Dura
 	switch {
 	case errors.Is(err, redisdb.ErrPartlyAway):
 		return api.Dependency{Name: name, State: stateDegraded, LatencyMS: milliseconds(took), Detail: redisdb.ErrPartlyAway.Error()}
+	case errors.Is(err, record.ErrReadOnly):
+		return api.Dependency{Name: name, State: stateDegraded, LatencyMS: milliseconds(took), Detail: record.ErrReadOnly.Error()}
 	case err != nil:
 		return api.Dependency{Name: name, State: stateDown, LatencyMS: milliseconds(took), Detail: string(api.CodeOf(err))}
 	}

@@ -15,6 +15,8 @@ type dialect struct {
 	// maxOpen is how many connections a process has by default. For a file it is small: each
 	// connection has a cache of its own, and few read at once.
 	maxOpen int
+	// readOnly asks whether the database refuses changes: 0 or OFF if it does not.
+	readOnly string
 	// now is an expression: the database's clock in ms since the Unix epoch.
 	now string
 	// forUpdate ends a SELECT that locks the rows it reads. SQLite needs none:
@@ -47,6 +49,7 @@ const jsonName = "VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH "
 func mysqlDialect() dialect {
 	return dialect{
 		name: "mysql", goose: goose.DialectMySQL, driver: "mysql", mysql: true, maxOpen: 32,
+		readOnly:  "SELECT @@global.read_only",
 		now:       "CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)",
 		forUpdate: " FOR UPDATE",
 		forShare:  " LOCK IN SHARE MODE",
@@ -63,6 +66,7 @@ func mysqlDialect() dialect {
 func sqliteDialect() dialect {
 	return dialect{
 		name: "sqlite", goose: goose.DialectSQLite3, driver: "sqlite", maxOpen: 8,
+		readOnly: "SELECT '0'",
 		now:      "CAST(unixepoch('subsec') * 1000 AS INTEGER)",
 		greatest: "max",
 		pageFrom: "=",

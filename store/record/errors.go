@@ -40,7 +40,7 @@ func unknown(err error) error {
 func away(err error) bool {
 	var netErr net.Error
 	switch {
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled),
+	case errors.As(err, new(*connectError)), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled),
 		errors.Is(err, driver.ErrBadConn), errors.Is(err, mysql.ErrInvalidConn),
 		errors.Is(err, sql.ErrConnDone), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF),
 		errors.As(err, &netErr):
@@ -48,7 +48,7 @@ func away(err error) bool {
 	}
 	var my *mysql.MySQLError
 	if errors.As(err, &my) {
-		return slices.Contains(mysqlAway(), my.Number) || contention(err)
+		return slices.Contains(mysqlAway(), my.Number) || string(my.SQLState[:2]) == "08" || contention(err)
 	}
 	var lite *sqlite.Error
 	if errors.As(err, &lite) {
@@ -57,11 +57,16 @@ func away(err error) bool {
 	return false
 }
 
-// mysqlAway lists server errors after which the same statement may work later:
-// too many connections, shutting down, access or database gone, read only,
-// out of memory or disk, connection killed, query interrupted or timed out.
+// mysqlAway lists server errors after which the same statement may work later, beside those of class 08 (the
+// connection): out of memory, of disk, of locks or of other resources; too many connections, also of one user, or
+// statements; the host blocked; access or the database gone; starting, shutting down, not yet a member of its
+// cluster, read-only; a failing disk; the connection or the statement ended by the server; a table that has just
+// been changed.
 func mysqlAway() []uint16 {
-	return []uint16{1021, 1040, 1041, 1042, 1044, 1045, 1049, 1053, 1077, 1152, 1158, 1159, 1160, 1161, 1203, 1205, 1213, 1290, 1317, 1836, 1927, 1969, 3024}
+	return []uint16{
+		1021, 1030, 1037, 1038, 1040, 1041, 1042, 1044, 1045, 1047, 1049, 1053, 1077, 1114, 1129, 1130, 1135, 1152, 1158, 1159, 1160, 1161,
+		1180, 1203, 1205, 1206, 1213, 1226, 1290, 1297, 1317, 1412, 1461, 1615, 1637, 1689, 1698, 1792, 1836, 1927, 1969, 3024, 3100, 3101, 3168, 3169, 4031,
+	}
 }
 
 // Refused tells whether a server is there but refuses the connection: the user, the password, or
@@ -88,6 +93,12 @@ func contention(err error) bool {
 		return code == 5 || code == 6
 	}
 	return false
+}
+
+// unusable reports whether the driver gave up a connection before anything was done for good, such as one to a
+// server that has become read-only. The error of a commit is an *api.Error.
+func unusable(err error) bool {
+	return errors.Is(err, driver.ErrBadConn) && !errors.As(err, new(*api.Error))
 }
 
 // duplicate tells whether a row with this key exists: ER_DUP_ENTRY, or SQLite's

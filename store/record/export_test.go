@@ -9,6 +9,9 @@ import (
 // SQL lets tests read behind the record.
 func (db *DB) SQL() *sqlx.DB { return db.sql }
 
+// NowQuery reads the clock of MySQL, in ms.
+func NowQuery() string { return "SELECT " + mysqlDialect().now }
+
 // ActivitySelect is the query behind Activities, to examine its plan.
 func (db *DB) ActivitySelect() string { return db.activities.query }
 

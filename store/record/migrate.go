@@ -2,6 +2,7 @@ package record
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"strings"
@@ -23,6 +24,9 @@ const (
 // Migrate brings the schema up to date. Any number of processes may call it at once: one does
 // the work, and the others wait for it. Only ctx bounds its duration.
 func (db *DB) Migrate(ctx context.Context) error {
+	if err := db.checkBinlog(ctx); err != nil {
+		return err
+	}
 	p, err := db.provider()
 	if err != nil {
 		return err
@@ -66,6 +70,21 @@ func (db *DB) mendVersions(ctx context.Context) error {
 		return fmt.Errorf("finish the table of schema versions: %w", err)
 	}
 	return nil
+}
+
+// checkBinlog refuses a server whose binary log cannot take what fanfare writes: MySQL's manual, "Setting The
+// Binary Log Format", excludes READ COMMITTED with STATEMENT. Otherwise the lock of the migrations would try in vain
+// for minutes.
+func (db *DB) checkBinlog(ctx context.Context) error {
+	if !db.d.mysql {
+		return nil
+	}
+	var statements int
+	err := db.get(ctx, &statements, "SELECT @@global.log_bin = 1 AND @@global.binlog_format = 'STATEMENT'")
+	if err == nil && statements == 1 {
+		err = errors.New("the server's binlog_format is STATEMENT; fanfare needs ROW or MIXED")
+	}
+	return err
 }
 
 // SchemaVersion is the number of the newest step that was applied, and the

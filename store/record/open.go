@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -32,6 +31,9 @@ const (
 	defaultTimeout = 5 * time.Second
 	dialTimeout    = 2 * time.Second
 	idleTime       = 5 * time.Minute
+	// lifetime is how long a connection to MySQL is used: so long reads may come from a server that is no longer
+	// behind its address.
+	lifetime = 20 * time.Second
 	// lockWait is how long one statement waits for another transaction's lock
 	// before the whole transaction is tried again.
 	lockWait = time.Second
@@ -78,16 +80,17 @@ func Open(_ context.Context, o Options) (*DB, error) {
 }
 
 func (db *DB) pool(o Options) (*sql.DB, error) {
-	if file, ok := strings.CutPrefix(o.URL, "sqlite:"); ok && file != "" {
-		db.d, db.file = sqliteDialect(), file
-		db.writer, db.large = make(chan struct{}, 1), make(chan struct{}, 1)
-		return sqlitePool(file)
+	file, server, err := parseURL(o.URL)
+	if err != nil {
+		return nil, fmt.Errorf("database URL: %w", err)
 	}
-	if strings.HasPrefix(o.URL, "mysql://") {
+	if server != nil {
 		db.d = mysqlDialect()
-		return mysqlPool(o)
+		return mysqlPool(server, o.Timeout)
 	}
-	return nil, errors.New("database URL: want sqlite:<file> or mysql://user:password@host:port/name")
+	db.d, db.file = sqliteDialect(), file
+	db.writer, db.large = make(chan struct{}, 1), make(chan struct{}, 1)
+	return sqlitePool(file)
 }
 
 // Embedded tells whether the record is an SQLite file.
@@ -96,11 +99,17 @@ func (db *DB) Embedded() bool { return !db.d.mysql }
 // Close waits for running queries and ends all connections.
 func (db *DB) Close() error { return db.sql.Close() }
 
+// ErrReadOnly is what Ping finds at a database that answers and refuses changes.
+var ErrReadOnly = errors.New("the database is read-only: changes are refused")
+
 // Ping asks the database for an answer and says how long it took.
 func (db *DB) Ping(ctx context.Context) (time.Duration, error) {
 	start := time.Now()
-	var one int
-	err := db.get(ctx, &one, "SELECT 1")
+	var readOnly string
+	err := db.get(ctx, &readOnly, db.d.readOnly)
+	if err == nil && readOnly != "0" && readOnly != "OFF" {
+		err = ErrReadOnly
+	}
 	return time.Since(start), err
 }
 
@@ -109,7 +118,7 @@ func sqlitePool(file string) (*sql.DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("database URL: %w", err)
 	}
-	return sql.OpenDB(&patientConnector{inner}), nil
+	return sql.OpenDB(&patientConnector{inner, file}), nil
 }
 
 // sqliteDSN: WAL lets readers go on beside the writer; FULL makes a commit
@@ -123,32 +132,21 @@ func sqliteDSN(file string) string {
 	return "file:" + (&url.URL{Path: file}).EscapedPath() + "?" + q.Encode()
 }
 
-func mysqlPool(o Options) (*sql.DB, error) {
-	u, err := url.Parse(o.URL)
-	if err != nil || u.Host == "" || strings.Trim(u.Path, "/") == "" {
-		return nil, errors.New("database URL: want mysql://user:password@host:port/name")
-	}
-	c := mysql.NewConfig()
-	c.User = u.User.Username()
-	c.Passwd, _ = u.User.Password()
-	c.Net, c.Addr, c.DBName = "tcp", u.Host, strings.Trim(u.Path, "/")
-	if u.Port() == "" {
-		c.Addr = u.Hostname() + ":3306"
-	}
-	c.Timeout, c.ReadTimeout, c.WriteTimeout = min(dialTimeout, o.Timeout), 2*o.Timeout, o.Timeout
+func mysqlPool(c *mysql.Config, timeout time.Duration) (*sql.DB, error) {
+	c.Timeout, c.ReadTimeout, c.WriteTimeout = min(dialTimeout, timeout), 2*timeout, timeout
 	c.InterpolateParams = true // one round trip per query instead of three
 	c.ClientFoundRows = true   // an UPDATE counts the rows it found, as SQLite does
 	c.ParseTime = true         // goose reads the time of its lock
-	c.Collation = "utf8mb4_bin"
+	c.Collation = collation
+	c.RejectReadOnly = true // after a fail-over behind its address the next connection leads to the new primary
 	c.Logger = &mysql.NopLogger{}
-	if mode := u.Query().Get("tls"); mode != "" {
-		c.TLSConfig = mode
-	}
 	inner, err := mysql.NewConnector(c)
 	if err != nil {
-		return nil, fmt.Errorf("database URL: %s", strings.ReplaceAll(err.Error(), c.Passwd, "***"))
+		return nil, fmt.Errorf("database URL: %w", err)
 	}
-	return sql.OpenDB(&connector{Connector: inner}), nil
+	pool := sql.OpenDB(&connector{Connector: inner})
+	pool.SetConnMaxLifetime(lifetime)
+	return pool, nil
 }
 
 // Pool tells how the pool of connections is now.

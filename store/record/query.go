@@ -130,11 +130,11 @@ func within(ctx context.Context, f func() error) error {
 	}
 }
 
-// again repeats f while it meets contention, with growing, jittered rests.
+// again repeats f while it meets contention, or a connection that cannot be used, with growing, jittered rests.
 func again(ctx context.Context, f func() error) error {
 	for try := 1; ; try++ {
 		err := f()
-		if err == nil || !contention(err) || try == maxTries {
+		if err == nil || !contention(err) && !unusable(err) || try == maxTries {
 			return err
 		}
 		rest := time.Millisecond << min(try, 7)

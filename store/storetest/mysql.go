@@ -2,9 +2,11 @@ package storetest
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -21,8 +23,8 @@ type MySQLServer struct {
 	cmd    *exec.Cmd
 }
 
-// PrivateMySQL starts a MariaDB for one test, with an empty database and more options. It is killed
-// when the test ends.
+// PrivateMySQL starts a MariaDB for one test, with an empty database and more options, or TZ=zone for its
+// environment. It is killed when the test ends.
 func PrivateMySQL(t testing.TB, args ...string) *MySQLServer {
 	t.Helper()
 	SkipShort(t, "a MariaDB")
@@ -59,8 +61,15 @@ func (s *MySQLServer) mustStart(more ...string) {
 	s.t.Helper()
 	// With 2 the kernel has a commit before the commit is answered.
 	args := append(mysqlArgs(s.dir), "--port="+strconv.Itoa(s.port), "--innodb-flush-log-at-trx-commit=2")
-	more = append(s.args, more...)
-	cmd := exec.Command(mustFind(s.t, "mariadbd", "mysqld"), append(args, more...)...)
+	cmd := exec.Command(mustFind(s.t, "mariadbd", "mysqld"), args...)
+	cmd.Env = os.Environ()
+	for _, arg := range append(more, s.args...) {
+		if strings.HasPrefix(arg, "TZ=") {
+			cmd.Env = append(cmd.Env, arg)
+			continue
+		}
+		cmd.Args = append(cmd.Args, arg)
+	}
 	exited, err := launch(cmd)
 	Must(s.t, err)
 	s.cmd, s.exited = cmd, exited
