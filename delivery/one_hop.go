@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,6 +19,9 @@ const (
 	// was read for a retried dead letter. It is longer because a claimed notification first
 	// waits for the app's window, for at most patience.
 	guardFresh = heldFresh + patience
+	// togetherFor is how old a part of a large audience gets before the notifications to the apps that have
+	// room leave without the others. An app that hangs is not waited for.
+	togetherFor = time.Second
 	// MaxAtOnce is the largest number of devices that an event, or a part of one, may have to be sent
 	// in one hop.
 	MaxAtOnce = 250
@@ -26,9 +30,9 @@ const (
 // OneHop is an event, or a part of one, with few notifications, which are sent by the process that
 // targeted it. Nothing is stored between targeting and sending. One result at the end of the event
 // records all notifications. Until then each notification that has ended is a mark of the event.
-// Only an event that no process has claimed before goes in one hop. A process that takes the event
-// over stores the notifications without a mark as jobs, under the same ids, so that a notification
-// that both processes sent can be recognized as the same.
+// Of events that a process has claimed before only parts go in one hop. A process that takes over any
+// other event stores the notifications without a mark as jobs. The ids are the same in both cases, so
+// that a notification that both processes sent can be recognized as the same.
 type OneHop struct {
 	Claim     *queue.Claimed
 	Job       *events.Job
@@ -36,18 +40,17 @@ type OneHop struct {
 	Read      time.Time       // when its devices were read
 	Group     *sync.WaitGroup // counts the notifications that are under way
 	ReportTTL time.Duration
-	// Begun is called when the notifications begin, or become jobs of their own.
-	Begun func()
-	// GiveBack, if set, takes the event back if its apps' windows have no room in time. It is
-	// called at once only if the event is Patient.
+	Sent      events.Sent // the ends of its other notifications, from an earlier claim
+	// Begun is called with the notifications that begin, or become jobs of their own.
+	Begun func([]Recipient)
+	// GiveBack is set for parts of large audiences. It takes a part back if no app has room in time.
 	GiveBack func(Shares)
-	Patient  bool
 
+	to     []Recipient
 	mu     sync.Mutex
 	left   int // notifications that have neither ended nor been stored
 	stored bool
 	undone *queue.Result // how the event goes on, because a notification could neither end nor be stored
-	sent   events.Sent
 }
 
 // Recipient is a device that gets the event, and the user it belongs to.
@@ -59,7 +62,7 @@ type Recipient struct {
 // Shares are the numbers of devices, by app, for which an event needs room in the apps' windows.
 type Shares []share
 
-// Fits tells whether a part of a large audience with these shares would have room now.
+// Fits tells whether a part of a large audience with these shares would have room for one of them now.
 func (d *Delivery) Fits(s Shares) bool { return d.windows.fits(true, s...) }
 
 // Hangs tells whether one of the shares' apps has stopped answering.
@@ -87,14 +90,14 @@ func (d *Delivery) SendAtOnce(ctx context.Context, e *OneHop, to []Recipient) bo
 // begin reports that the notifications have begun. It drops the callbacks, which hold on to all
 // that was read for the event.
 func (e *OneHop) begin() {
-	e.Begun()
-	e.Begun, e.GiveBack = nil, nil
+	e.Begun(e.to)
+	e.Begun, e.GiveBack, e.to = nil, nil, nil
 }
 
 // works builds the event's notifications.
 func (d *Delivery) works(e *OneHop, to []Recipient) []work {
 	n, id := len(to), e.id()
-	e.left = n
+	e.left, e.to = n, to
 	messages, works := make([]message, n), make([]work, n)
 	for i, r := range to {
 		messages[i] = message{
@@ -107,7 +110,7 @@ func (d *Delivery) works(e *OneHop, to []Recipient) []work {
 			lease: e.Claim, event: e, id: events.NotificationID(id, r.Device.Token), m: &messages[i], enqueued: e.Claim.EnqueuedAt,
 			app: app, charged: app, group: e.Group,
 		}
-		e.sent.Make(messages[i].platform(), 1)
+		e.Sent.Make(messages[i].platform(), 1)
 	}
 	return works
 }
@@ -124,7 +127,7 @@ func (d *Delivery) waitForWindow(ctx context.Context, e *OneHop, works []work, s
 	w.refuse = func() {
 		defer e.Group.Done()
 		if e.GiveBack != nil {
-			e.GiveBack(shares)
+			d.sendSome(ctx, e, works, shares)
 			return
 		}
 		e.begin()
@@ -134,13 +137,37 @@ func (d *Delivery) waitForWindow(ctx context.Context, e *OneHop, works []work, s
 	switch taken, refused := d.windows.takeOrWait(w); {
 	case taken:
 		w.enter()
-	case refused && e.Patient:
+	case refused && e.GiveBack != nil:
 		w.refuse()
 	case refused:
 		e.Group.Done()
 		return false
 	}
 	return true
+}
+
+// sendSome sends the notifications of a part whose apps have room, if another app hangs or the part has waited
+// for long. The part stays in the queue for the other notifications. If no app has room it is given back.
+func (d *Delivery) sendSome(ctx context.Context, e *OneHop, works []work, shares Shares) {
+	var taken Shares
+	if len(shares) > 1 && (e.Claim.Clock().Sub(e.Claim.EnqueuedAt) > togetherFor || d.Hangs(shares)) {
+		taken = d.windows.takeSome(true, shares)
+	}
+	if len(taken) == 0 {
+		e.GiveBack(shares)
+		return
+	}
+	var to []Recipient
+	var now []work
+	for i, w := range works {
+		if slices.ContainsFunc(taken, func(s share) bool { return s.app == w.charged }) {
+			to, now = append(to, e.to[i]), append(now, w)
+		}
+	}
+	e.to, e.left = to, len(now)
+	e.undone = &queue.Result{Outcome: queue.Defer, Delay: Jitter(togetherFor), Reason: WindowFull}
+	e.begin()
+	d.beginAll(ctx, now)
 }
 
 // end notes that a notification has ended, or was stored.
@@ -150,14 +177,14 @@ func (e *OneHop) end(w *work, mark string) {
 	if mark == events.MarkStored {
 		e.stored = true
 	} else {
-		e.sent.Count(mark)
-		e.sent.Keep(w.id, mark, w.Clock())
+		e.Sent.Count(mark)
+		e.Sent.Keep(w.id, mark, w.Clock())
 	}
 	e.left--
 	if e.left > 0 || e.undone != nil {
 		report := ""
 		if !e.part() {
-			report = e.Job.ReportTargeted(e.Counts, e.sent)
+			report = e.Job.ReportTargeted(e.Counts, e.Sent)
 		}
 		e.Claim.Mark(events.MarkName(w.id), events.MarkText(mark, w.m.User), report)
 	}
@@ -181,7 +208,7 @@ func (e *OneHop) finish() {
 	case e.undone != nil:
 		e.Claim.Finish(*e.undone)
 	default:
-		e.Claim.Finish(e.Job.End(e.Counts, e.sent, !e.stored, e.ReportTTL))
+		e.Claim.Finish(e.Job.End(e.Counts, e.Sent, !e.stored, e.ReportTTL))
 	}
 }
 
@@ -194,8 +221,8 @@ func (d *Delivery) beginAll(ctx context.Context, works []work) {
 
 // postponeAll turns an event's notifications into jobs of their own.
 func (d *Delivery) postponeAll(ctx context.Context, works []work) {
-	for i := range works {
-		d.postpone(ctx, &works[i], WindowFull)
+	for i := range works { // together, so that they are stored in a few trips
+		works[i].group.Go(func() { d.postpone(ctx, &works[i], WindowFull) })
 	}
 }
 

@@ -95,6 +95,20 @@ func (s *windows) Room() int {
 	return max(mostWaiting-s.waiting, 0)
 }
 
+// takeSome takes room for the shares whose apps have room, and returns them.
+func (s *windows) takeSome(part bool, shares []share) (taken []share) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	for i := range shares {
+		if s.lacking(now, part, shares[i:i+1], true) < 0 {
+			s.hold(now, shares[i:i+1])
+			taken = append(taken, shares[i])
+		}
+	}
+	return taken
+}
+
 // hang tells whether one of these apps has stopped answering.
 func (s *windows) hang(shares []share) bool {
 	s.mu.Lock()
@@ -117,11 +131,12 @@ func (s *windows) take(part bool, shares ...share) bool {
 	return true
 }
 
-// fits tells whether take would succeed now.
+// fits tells whether an app has room for its share now.
 func (s *windows) fits(part bool, shares ...share) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.lacking(s.now(), part, shares, true) < 0
+	now := s.now()
+	return slices.ContainsFunc(shares, func(one share) bool { return s.lacking(now, part, []share{one}, true) < 0 })
 }
 
 // takeOrWait takes room for a waiter now or lets it wait. It is refused if so many requests wait for

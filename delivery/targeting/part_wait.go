@@ -10,9 +10,8 @@ import (
 )
 
 const (
-	// partPatience is how long a part waits until it can be sent in one hop. Until then it is one job
-	// instead of one job for each of its devices. partWaitMost limits a single wait.
-	partPatience, partWaitMost = time.Minute, 5 * time.Second
+	// partWaitMost limits a single wait of an event or a part.
+	partWaitMost = 5 * time.Second
 	// An event or a part that lets others go first waits for its age divided by waitShare.
 	waitShare = 4
 	// hangingWaitLeast is the least wait of a part whose app does not answer.
@@ -48,18 +47,29 @@ func (r *refusals) of(event string) delivery.Shares {
 	return r.shares[event]
 }
 
-// patient tells whether a part still waits for a window instead of going in two hops.
-func (p *page) patient() bool {
-	return p.part() && p.c.Now.Sub(p.c.EnqueuedAt) < partPatience
+// patient tells whether a part still waits for a window instead of going in two hops. Until then it is one
+// job instead of one job for each of its devices. At the end its notifications expire one by one.
+func (t *Targeting) patient(p *page) bool {
+	at := p.job.Push.ExpiresAt
+	return t.o.Delivery != nil && p.part() && p.c.Now.Sub(p.c.EnqueuedAt) < t.o.MaxAge/2 && (at == 0 || p.c.Clock().UnixMilli() < at)
+}
+
+// refusedAs is the name of the refusals of a part. Parts of an event that were begun wait for other apps than
+// those that were not.
+func (p *page) refusedAs() string {
+	if p.c.First {
+		return p.event()
+	}
+	return p.event() + "/begun"
 }
 
 // partWaitsForWindow lets a part wait, before anything is read for it, as long as the windows have no
 // room for the shares of an earlier part of its event.
 func (t *Targeting) partWaitsForWindow(p *page) bool {
-	if t.o.Delivery == nil || !p.c.First || !p.patient() {
+	if !t.patient(p) {
 		return false
 	}
-	shares := t.refused.of(p.event())
+	shares := t.refused.of(p.refusedAs())
 	if len(shares) == 0 || t.o.Delivery.Fits(shares) {
 		return false
 	}
@@ -76,8 +86,8 @@ func (t *Targeting) waitForWindow(p *page, shares delivery.Shares) {
 	t.wait(p, least, delivery.WindowFull)
 }
 
-// backlog is the number of jobs of a queue that wait in the whole cluster: the number read a moment
-// ago, plus the jobs that this process has added since.
+// backlog is the number of jobs of a queue that are ready and wait in the whole cluster: the number read a
+// moment ago, plus the jobs that this process has added since. Jobs that wait for a time do not count.
 type backlog struct {
 	mu    sync.Mutex
 	n     int64
@@ -97,17 +107,11 @@ func (b *backlog) allows(ctx context.Context, q *queue.Queue, most, added int64)
 		if err != nil {
 			return false
 		}
-		b.n, b.until = stats.Depth+stats.Scheduled, now.Add(backlogFresh)
+		b.n, b.until = stats.Depth, now.Add(backlogFresh)
 	}
 	if b.n >= most {
 		return false
 	}
 	b.n += added
 	return true
-}
-
-// tooDeep tells whether so many notifications wait that a part of a large audience should wait as
-// well.
-func (t *Targeting) tooDeep(ctx context.Context, n int) bool {
-	return !t.notifications.allows(ctx, t.o.Notifications, t.o.Deep, int64(n))
 }

@@ -42,7 +42,7 @@ func (t *Targeting) resolve(ctx context.Context, pages []*page, fromCache bool) 
 		t.choose(p)
 		switch {
 		case t.sendAtOnce(ctx, p):
-		case p.part() && t.tooDeep(ctx, len(p.found)):
+		case p.part() && !t.notifications.allows(ctx, t.o.Notifications, t.o.Deep, int64(len(p.found))):
 			t.wait(p, t.o.PageDelay, "many notifications wait")
 		default:
 			stored = append(stored, p)
@@ -182,38 +182,39 @@ func (t *Targeting) recallStored(ctx context.Context, pages []*page) {
 }
 
 // sendAtOnce hands an event to Delivery, which sends it in one hop, if the event has few devices
-// and no process had it before. The event waits a moment in the process for room in the apps'
-// windows. A part without room is given back, so that events with few users go first; the
+// and no process had it before, or if it is a part. The event waits a moment in the process for room in the apps'
+// windows. A part without room is given back, so that events with few users go first. The
 // notifications of any other event become jobs. False: the event has to go in two hops.
 func (t *Targeting) sendAtOnce(ctx context.Context, p *page) bool {
 	n, d := len(p.found), t.o.Delivery
-	if d == nil || !p.c.First || len(p.job.Missed) > 0 || p.next != "" || len(p.missed) > 0 || n == 0 || n > delivery.MaxAtOnce {
+	if d == nil || !p.c.First && !p.part() || len(p.job.Missed) > 0 || p.next != "" || len(p.missed) > 0 || n == 0 || n > delivery.MaxAtOnce {
 		return false
 	}
 	e := &delivery.OneHop{
 		Claim: p.c, Job: p.job, Counts: p.counts, Read: p.read, Group: &t.sending, ReportTTL: t.o.ReportTTL,
-		Begun: func() { t.counted(p) },
+		Sent: p.sent, Begun: func(to []delivery.Recipient) { t.counted(p, to) },
 	}
-	if p.part() {
+	if t.patient(p) {
 		e.GiveBack = func(s delivery.Shares) { t.giveBack(p, s) }
-		e.Patient = p.patient()
 	}
 	return d.SendAtOnce(ctx, e, p.found)
 }
 
 // giveBack gives back a part whose apps' windows were full.
 func (t *Targeting) giveBack(p *page, shares delivery.Shares) {
-	t.refused.note(p.event(), shares)
+	t.refused.note(p.refusedAs(), shares)
 	t.waitForWindow(p, shares)
 }
 
-// counted updates the metrics for a page whose notifications are sent at once.
-func (t *Targeting) counted(p *page) {
+// counted updates the metrics for a page of which these notifications are sent at once.
+func (t *Targeting) counted(p *page, to []delivery.Recipient) {
 	if p.part() {
-		t.refused.note(p.event(), nil)
+		t.refused.note(p.refusedAs(), nil)
 	}
-	t.count(p)
-	for _, f := range p.found {
+	if len(to) == len(p.found) {
+		t.count(p)
+	}
+	for _, f := range to {
 		t.o.Metrics.Targeted(f.Device)
 	}
 }
