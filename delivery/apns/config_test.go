@@ -2,6 +2,7 @@ package apns
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"maps"
 	"os"
@@ -400,6 +401,7 @@ func TestA13_BadCertificates(t *testing.T) {
 		"no key":         {s.CAFile(), "", "read PEM", time.Now()},
 		"expired":        {s.CertFile(), "", "expired on", time.Now().Add(1000 * 24 * time.Hour)},
 		"no file":        {s.CertFile() + "x", "", "no such file", time.Now()},
+		"another's key":  {mustPFX(t, s, false), "", "that of its key", time.Now()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -422,5 +424,48 @@ func TestTopicsAreBounded(t *testing.T) {
 	}
 	if n := len(w.sender.Apps()); n != maxTopics+2 {
 		t.Fatalf("%d apps", n)
+	}
+}
+
+// mustPFX writes a PKCS #12 file whose first certificate is the server's, perhaps with the client's behind it, and
+// the client's key.
+func mustPFX(t testing.TB, s *apnstest.Server, own bool) string {
+	t.Helper()
+	pair, err := tls.LoadX509KeyPair(s.CertFile(), s.CertFile())
+	storetest.Must(t, err)
+	other, err := tls.LoadX509KeyPair(filepath.Join(s.Dir(), "server.pem"), filepath.Join(s.Dir(), "server.pem"))
+	storetest.Must(t, err)
+	var behind []*x509.Certificate
+	if own {
+		behind = append(behind, pair.Leaf)
+	}
+	raw, err := pkcs12.Modern.Encode(pair.PrivateKey, other.Leaf, behind, "")
+	storetest.Must(t, err)
+	file := filepath.Join(t.TempDir(), "push.p12")
+	storetest.Must(t, os.WriteFile(file, raw, 0o600))
+	return file
+}
+
+// TestA1_CertificatesInAnyOrder: of the certificates in a file the one of the key is used.
+func TestA1_CertificatesInAnyOrder(t *testing.T) {
+	t.Parallel()
+	s := apnstest.Start(t, apnstest.Options{})
+	w := &world{Server: s, t: t, sender: mustNew(t, Options{CAFile: s.CAFile()}, mustAppsFile(t, "", map[string]string{
+		"topic": "one", "environment": "production", "url": s.URL(), "cert_file": mustPFX(t, s, true),
+	}))}
+	w.mustDeliver(noteFor(1, "one", api.EnvProduction))
+}
+
+// TestA13_IDsWithBlanks: a key id or team id that cannot be one is refused, and named.
+func TestA13_IDsWithBlanks(t *testing.T) {
+	t.Parallel()
+	s := apnstest.Start(t, apnstest.Options{})
+	for field, value := range map[string]string{"key_id": s.KeyID() + " ", "team_id": s.TeamID() + "\n"} {
+		app := fileApp(s, "one", api.EnvProduction)
+		app[field] = value
+		err := configure(New(Options{CAFile: s.CAFile()}), mustAppsFile(t, "", app))
+		if want := strings.ReplaceAll(field, "_", " "); err == nil || !strings.Contains(err.Error(), "no "+want) {
+			t.Errorf("%s %q: %v", field, value, err)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package apns
 
 import (
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/sha256"
@@ -10,6 +11,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
+	"slices"
 	"time"
 
 	"github.com/sideshow/apns2/token"
@@ -24,8 +27,16 @@ type credentials struct {
 	sum         [sha256.Size]byte // over everything secret, to compare two
 }
 
+// appleID is the form of Apple's key ids and team ids, without their length.
+var appleID = regexp.MustCompile(`^[A-Za-z0-9]+$`)
+
 // readKey reads a .p8 file: a PKCS #8 key on P-256, which is what ES256 needs.
 func readKey(file, keyID, team string) (*credentials, error) {
+	for name, id := range map[string]string{"key id": keyID, "team id": team} {
+		if !appleID.MatchString(id) {
+			return nil, fmt.Errorf("%q is no %s: it has letters and digits alone", id, name)
+		}
+	}
 	raw, err := os.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("read key: %w", err)
@@ -72,11 +83,29 @@ func parseCertificate(raw []byte, password string) (*tls.Certificate, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read PKCS #12: %w", err)
 	}
-	cert := &tls.Certificate{PrivateKey: key, Certificate: [][]byte{leaf.Raw}}
-	for _, c := range chain {
-		cert.Certificate = append(cert.Certificate, c.Raw)
+	return certificateOf(key, append(chain, leaf))
+}
+
+// certificateOf puts the certificate of the key first: a file may have them in any order.
+func certificateOf(key any, all []*x509.Certificate) (*tls.Certificate, error) {
+	own := slices.IndexFunc(all, func(c *x509.Certificate) bool {
+		signer, ok := key.(crypto.Signer)
+		if !ok {
+			return false
+		}
+		public, ok := signer.Public().(interface{ Equal(crypto.PublicKey) bool })
+		return ok && public.Equal(c.PublicKey)
+	})
+	if own < 0 {
+		return nil, errors.New("no certificate in it is that of its key")
 	}
-	return withLeaf(cert)
+	cert := &tls.Certificate{PrivateKey: key, Leaf: all[own], Certificate: [][]byte{all[own].Raw}}
+	for i, c := range all {
+		if i != own {
+			cert.Certificate = append(cert.Certificate, c.Raw)
+		}
+	}
+	return cert, nil
 }
 
 // withLeaf parses the certificate itself, so that its end of validity can be read.

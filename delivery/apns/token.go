@@ -55,7 +55,16 @@ func (s *tokenSource) sign(at time.Time) (*providerToken, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sign provider token: %w", err)
 	}
-	return &providerToken{bearer: "bearer " + signed, issued: at}, nil
+	return &providerToken{bearer: "bearer " + signed, issued: at.Round(0)}, nil // wall time: APNs judges iat by it
+}
+
+// age is how old the token is by wall time. A token from the future, which a clock signed that was put back since,
+// counts as too old.
+func (t *providerToken) age(now time.Time) time.Duration {
+	if age := now.Sub(t.issued); age >= 0 {
+		return age
+	}
+	return tokenLife
 }
 
 // fresh is a token with at least tokenRest left of its tokenLife.
@@ -63,7 +72,7 @@ func (s *tokenSource) fresh() (*providerToken, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
-	if s.current != nil && now.Sub(s.current.issued) <= tokenLife-tokenRest {
+	if s.current != nil && s.current.age(now) <= tokenLife-tokenRest {
 		return s.current, nil
 	}
 	return s.mint(now)
@@ -75,7 +84,7 @@ func (s *tokenSource) renew(old *providerToken) (*providerToken, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
-	if c := s.current; c != nil && (c != old || now.Sub(c.issued) < tokenRest) {
+	if c := s.current; c != nil && (c != old || c.age(now) < tokenRest) {
 		return c, nil
 	}
 	return s.mint(now)
@@ -141,7 +150,7 @@ func bearer(c *h2.Conn) (*providerToken, error) {
 		return nil, nil
 	}
 	present := t.load()
-	if t.source.now().Sub(present.issued) < tokenLife {
+	if present.age(t.source.now()) < tokenLife {
 		return present, nil
 	}
 	next, err := t.source.fresh()

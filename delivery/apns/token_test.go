@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -304,5 +305,26 @@ func TestA12_UnknownKeyPausesTheApp(t *testing.T) {
 	w := &world{Server: s, t: t, sender: mustNew(t, o)}
 	if a := w.send(testNote(0)); a.Outcome != transport.PauseApp || a.Reason != "InvalidProviderToken" {
 		t.Fatalf("got %s %s", a.Outcome, a.Reason)
+	}
+}
+
+// TestA12_AClockThatIsPutRight: tokens are judged by wall time. After a wrong clock is put right, or a suspended
+// machine goes on, no token is used that is too old or from the future.
+func TestA12_AClockThatIsPutRight(t *testing.T) {
+	t.Parallel()
+	right := time.Now()
+	for name, wrong := range map[string]time.Duration{"Slow": -2 * time.Hour, "Fast": 2 * time.Hour, "LittleFast": time.Hour / 2} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var ahead atomic.Int64
+			ahead.Store(int64(wrong))
+			s := apnstest.Start(t, apnstest.Options{Now: func() time.Time { return right.Round(0) }})
+			o := optionsFor(s)
+			o.Now = func() time.Time { return right.Round(0).Add(time.Duration(ahead.Load())) }
+			w := &world{Server: s, t: t, sender: mustNew(t, o)}
+			w.send(testNote(0))
+			ahead.Store(0)
+			w.mustDeliver(testNote(1))
+		})
 	}
 }

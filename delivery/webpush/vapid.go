@@ -96,9 +96,9 @@ func newVAPIDKey(c *appConfig, now func() time.Time) *vapidKey {
 func (k *vapidKey) token(origin string) (*vapidToken, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	now := k.now()
+	now := k.now().Round(0) // wall time: push services judge exp by it
 	t := k.tokens[origin]
-	if t != nil && now.Sub(t.signed) < renewAfter {
+	if t != nil && !now.Before(t.signed) && now.Sub(t.signed) < renewAfter {
 		return t, nil
 	}
 	signed, err := jwt.NewWithClaims(jwt.SigningMethodES256, jwt.MapClaims{
