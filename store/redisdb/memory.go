@@ -192,13 +192,10 @@ func checkNode(ctx context.Context, c *redis.Client, settings []setting) []strin
 		}
 	}
 	if err := tryChannel(ctx, c); err != nil {
-		found = append(found, fmt.Sprintf("Redis %s: the user of Redis may not use the channels of fanfare, streams are late: %v", addr, err))
+		found = append(found, fmt.Sprintf("Redis %s: the user of Redis may not use the channels of fanfare, so that streams get nothing new: %v", addr, err))
 	}
 	return found
 }
-
-// checkChannel is published to and subscribed to by Check alone.
-const checkChannel = "ff:check"
 
 // tryChannel publishes and subscribes to a channel. Since Redis 7.0 a new user has no channels.
 func tryChannel(ctx context.Context, c *redis.Client) error {
