@@ -13,10 +13,10 @@ import (
 const (
 	// indexChunk is how many of a user's chats one pipeline reads.
 	indexChunk = 1000
-	// pendingBytes is about how many bytes of messages one pipeline of pending reads returns. Each
-	// chat may have chatBytes in any case.
-	pendingBytes = 8 << 20
-	chatBytes    = 16 << 10
+	// answerBytes is about how many bytes of messages one call or pipeline of reads returns. Each
+	// chat may have chatBytes or one message in any case.
+	answerBytes = 1 << 20
+	chatBytes   = 16 << 10
 )
 
 // Position is a member's position in a chat.
@@ -126,7 +126,7 @@ func (s *Store) memberStates(ctx context.Context, user string, p *page, limit in
 	if len(p.entries) == 0 {
 		return nil, nil
 	}
-	budget := max(chatBytes, pendingBytes/len(p.entries))
+	budget := shareOf(len(p.entries))
 	list := make([]redis.Cmder, len(p.entries))
 	for i, e := range p.entries {
 		list[i] = s.chatCmd(ctx, s.pendingScript, e.chat, user, limit, budget)
@@ -146,6 +146,9 @@ func (s *Store) memberStates(ctx context.Context, user string, p *page, limit in
 	s.dropStale(ctx, user, p.now, stale)
 	return found, nil
 }
+
+// shareOf is how many bytes of messages each of many chats may have in one pipeline.
+func shareOf(chats int) int { return max(chatBytes, answerBytes/chats) }
 
 // readState reads the answer of message_pending.lua, and whether the user is a member, if that is
 // known.

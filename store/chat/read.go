@@ -19,7 +19,7 @@ type MessagesQuery struct {
 	// messages within the bounds. With Before it is the newest Limit messages.
 	After, Before *int64
 	// Limit is the most messages to read; 0: api.DefaultPageSize, at most
-	// api.MaxPageSize.
+	// api.MaxPageSize. Fewer are read if they are long: see answerBytes.
 	Limit int
 	// Epoch is the chat's epoch when the reader last read it; "": not known.
 	Epoch string
@@ -37,10 +37,11 @@ type Reading struct {
 	Err      error
 }
 
-// Messages reads messages for a member and changes nothing. Gap is true if messages that the reader
+// Messages reads messages for a member and changes nothing. A page may have fewer than Limit messages
+// although there are more. Gap is true if messages that the reader
 // has not seen are no longer kept. Errors: not_found, not_a_member, and those of Redis.
 func (s *Store) Messages(ctx context.Context, chat string, q MessagesQuery) (*api.ChatMessages, error) {
-	cmd := s.readCmd(ctx, chat, &q)
+	cmd := s.readCmd(ctx, chat, &q, answerBytes)
 	missing, err := s.call(ctx, memberCall{mode: redisdb.Read, user: q.User, chats: []string{chat}, cmds: cmds(cmd)})
 	if err != nil {
 		return nil, err
@@ -52,16 +53,17 @@ func (s *Store) Messages(ctx context.Context, chat string, q MessagesQuery) (*ap
 	return messages, err
 }
 
-// ReadMany makes many reads for one user in one pipeline. Each read has its own outcome. The User
+// ReadMany makes many reads for one user in one pipeline, which share the bytes of one answer. Each
+// read has its own outcome. The User
 // of the queries is ignored. The error is Redis' if nothing could be read.
 func (s *Store) ReadMany(ctx context.Context, user string, reads []Read) ([]Reading, error) {
 	if len(reads) == 0 {
 		return nil, nil
 	}
-	list := make([]redis.Cmder, len(reads))
+	list, budget := make([]redis.Cmder, len(reads)), shareOf(len(reads))
 	for i := range reads {
 		reads[i].User = user
-		list[i] = s.readCmd(ctx, reads[i].Chat, &reads[i].MessagesQuery)
+		list[i] = s.readCmd(ctx, reads[i].Chat, &reads[i].MessagesQuery, budget)
 	}
 	if err := s.db.Pipeline(ctx, redisdb.Read, list...); err != nil && !anyAnswered(list) {
 		return nil, err
@@ -74,8 +76,8 @@ func (s *Store) ReadMany(ctx context.Context, user string, reads []Read) ([]Read
 	return out, nil
 }
 
-func (s *Store) readCmd(ctx context.Context, chat string, q *MessagesQuery) *redis.Cmd {
-	return s.chatCmd(ctx, s.readScript, chat, q.User, bound(q.After), bound(q.Before), pageSize(q.Limit))
+func (s *Store) readCmd(ctx context.Context, chat string, q *MessagesQuery, budget int) *redis.Cmd {
+	return s.chatCmd(ctx, s.readScript, chat, q.User, bound(q.After), bound(q.Before), pageSize(q.Limit), budget)
 }
 
 // readMessages reads the answer of message_read.lua.

@@ -100,7 +100,7 @@ func TestC4_LongMessagesAreBounded(t *testing.T) {
 		}
 		bytes += len(c.Items) * len(long)
 	}
-	if len(p.Chats) != chats || bytes > pendingBytes+chats*len(long) {
+	if len(p.Chats) != chats || bytes > answerBytes+chats*len(long) {
 		t.Errorf("%d chats, %d bytes", len(p.Chats), bytes)
 	}
 }
@@ -499,6 +499,60 @@ func TestC8_TimesNeverDecrease(t *testing.T) {
 		storetest.Must(t, err)
 		if sent.SentAt.UnixMilli() != ahead {
 			t.Errorf("sent at %v, the one before it at %d", sent.SentAt, ahead)
+		}
+	})
+}
+
+// A page of long messages ends before its limit, and following pages have the rest.
+func TestC6_PagesAreBoundedInBytes(t *testing.T) {
+	t.Parallel()
+	eachWorld(t, Options{}, func(t *testing.T, w *world) {
+		w.mustCreate("a", "alice", "bob")
+		long := strings.Repeat("🎉", 4000)
+		const sent = 150
+		for range sent {
+			w.mustSend("a", "alice", long)
+		}
+		for _, backwards := range []bool{false, true} {
+			next, seen := int64(0), 0
+			for pages := 0; seen < sent; pages++ {
+				q := MessagesQuery{After: &next, Limit: 500}
+				if backwards {
+					before := sent + 1 - next
+					q.After, q.Before = nil, &before
+				}
+				items := w.mustRead("a", "bob", q).Items
+				if len(items) == 0 || len(items)*len(long) > answerBytes || pages > 10 {
+					t.Fatalf("page %d has %d messages", pages, len(items))
+				}
+				for i, m := range items {
+					want := next + int64(i) + 1
+					if backwards {
+						want = sent - next - int64(len(items)-1-i)
+					}
+					if m.ID != want {
+						t.Fatalf("message %d of the page is %d, want %d", i, m.ID, want)
+					}
+				}
+				next, seen = next+int64(len(items)), seen+len(items)
+			}
+		}
+	})
+}
+
+// Short messages fill the largest page.
+func TestC6_ShortMessagesFillAPage(t *testing.T) {
+	t.Parallel()
+	eachWorld(t, Options{}, func(t *testing.T, w *world) {
+		w.mustCreate("a", "alice", "bob")
+		for range 510 {
+			w.mustSend("a", "alice", "hi")
+		}
+		before := int64(511)
+		for _, q := range []MessagesQuery{{Limit: 500}, {Before: &before, Limit: 500}} {
+			if n := len(w.mustRead("a", "bob", q).Items); n != 500 {
+				t.Errorf("%d messages", n)
+			}
 		}
 	})
 }

@@ -8,24 +8,17 @@
 --          id of the first message returned, the messages as the log has them, the
 --          epoch before this run of the server, and the last id that the run found
 -- @include lua/part_chat.lua
+-- @include lua/part_page.lua
 local user, limit, budget = unpack(ARGV, OWN)
 limit, budget = tonumber(limit), tonumber(budget)
-local CHUNK = 16
 
 local c = load()
 if not c then return { 0 } end
 local acked = redis.call('ZSCORE', MEMBERS, user)
 if not acked then return { 4 } end
 acked = tonumber(acked)
-local new, items, bytes = unread(c, user, acked), {}, 0
+local new = unread(c, user, acked)
 local from = math.max(acked + 1, c.first)
 local to = new > 0 and math.min(c.last, from + limit - 1) or 0
-for start = from, to, CHUNK do
-  for _, entry in ipairs(redis.call('LRANGE', LOG, start - c.head, math.min(to, start + CHUNK - 1) - c.head)) do
-    bytes = bytes + #entry
-    if bytes > budget and #items > 0 then break end
-    items[#items + 1] = entry
-  end
-  if bytes > budget then break end
-end
+local items = oldest_within(c, from, to, budget)
 return { 1, c.epoch, c.last, c.first, acked, new, from, items, c.was, c.since }
