@@ -81,7 +81,9 @@ type listMessagesRequest struct {
 //	@Description	first message above that id. With `before` it has the newest messages below that id. With neither it begins with
 //	@Description	the oldest message that is kept. `gap` is true if some of the requested messages are no longer kept. If `epoch`
 //	@Description	was given, `gap` is also true if the messages up to `after` are not the ones of that epoch: the chat was deleted
-//	@Description	and made again, or Redis lost messages and their ids were used again. Then go on from `first_id`.
+//	@Description	and made again, or Redis lost messages and their ids were used again. Then go on from `first_id`. An answer has
+//	@Description	about 1 MiB of messages at most, so it may have fewer than `limit` although there are more: read on until
+//	@Description	`last_id` (with `before`: `first_id`).
 //	@Tags			group chat
 //	@ID				listMessages
 //	@Produce		json
