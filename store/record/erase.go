@@ -35,16 +35,16 @@ const erasedMark = "#"
 func IsErasedName(name string) bool { return strings.HasPrefix(name, erasedMark) }
 
 // StartErasure begins the operation that erases a user, and ends all tokens of the user that were
-// issued up to that second, as RevokeTokens does. While such an operation runs, its id is returned
-// and nothing changes. redisMS is Redis' clock in ms since the Unix epoch. The operation counts as
-// begun at the end of the second, by each clock.
+// issued up to that second of Redis' clock, as RevokeTokens does. While such an operation runs, its id
+// is returned and nothing changes. redisMS is Redis' clock in ms since the Unix epoch. The operation
+// counts as begun at the end of the second, by each clock.
 func (db *DB) StartErasure(ctx context.Context, user string, redisMS int64) (id string, err error) {
 	o := NewOperation{Action: api.ActionErase, Subject: user, Kind: KindErase, Since: endOfSecond(redisMS)}
 	id, _, err = db.startOperation(ctx, o, api.Idempotency{}, func(ctx context.Context, tx *sqlx.Tx, id string, now int64) error {
 		if err := db.raise(ctx, tx, VersionUserTokens); err != nil {
 			return err
 		}
-		second := max(now, redisMS) / 1000
+		second := redisMS / 1000
 		_, err := tx.ExecContext(ctx, "UPDATE operations SET created_at = ? WHERE id = ?", endOfSecond(now), id)
 		return errors.Join(err, db.revoke(ctx, tx, user, second), db.revoke(ctx, tx, ErasedName(user), second))
 	})

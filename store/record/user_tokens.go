@@ -75,8 +75,8 @@ func (db *DB) PurgeTokenKeys(ctx context.Context) error {
 // every server has read it.
 const TokenKeyRest = time.Minute
 
-// RevokeTokens ends all tokens of a user that were issued up to a second, or up to now where the
-// database's clock is ahead of that second. Tokens that an earlier revocation ended stay ended.
+// RevokeTokens ends all tokens of a user that were issued up to a second, which is by the clock that
+// tokens are issued by. Tokens that an earlier revocation ended stay ended.
 // It raises VersionUserTokens. A replay of the same idempotency key ends no tokens that were
 // issued since.
 func (db *DB) RevokeTokens(ctx context.Context, user string, second int64, once api.Idempotency) (replayed bool, err error) {
@@ -85,11 +85,7 @@ func (db *DB) RevokeTokens(ctx context.Context, user string, second int64, once 
 		if err := db.raise(ctx, tx, VersionUserTokens); err != nil {
 			return err
 		}
-		now, err := db.now(ctx, tx)
-		if err != nil {
-			return err
-		}
-		return db.revoke(ctx, tx, user, max(now/1000, second))
+		return db.revoke(ctx, tx, user, second)
 	})
 }
 

@@ -296,8 +296,8 @@ func (s *Store) applyRevocation(ctx context.Context, user string, wait bool) {
 	}
 }
 
-// awaitSecondAfter waits until a second is over by the clock that tokens are checked with. If the
-// database's clock is far ahead, it does not wait for it.
+// awaitSecondAfter waits until a second is over by the clock that tokens are checked with. If that
+// clock was set back since an earlier revocation, it does not wait for as long as that.
 func (s *Store) awaitSecondAfter(ctx context.Context, second int64) {
 	patience := revokeWait
 	if ends, ok := ctx.Deadline(); ok {

@@ -502,8 +502,8 @@ func TestU1_RevocationsAreForgottenWithTheTokens(t *testing.T) {
 	})
 }
 
-// U1: tokens go by Redis' clock and revocations are on record in SQL: whichever is ahead,
-// a revocation ends what was issued before it, and none takes an earlier one back.
+// U1: tokens and revocations follow Redis' clock, which may be ahead of the database's or behind it.
+// A revocation ends the tokens that were issued before it, and none takes an earlier one back.
 func TestU1_RevocationsByTwoClocks(t *testing.T) {
 	t.Parallel()
 	storetest.EachSQL(t, func(t *testing.T, url string) {
@@ -524,6 +524,24 @@ func TestU1_RevocationsByTwoClocks(t *testing.T) {
 				usertokens.SetClock(s, func() time.Time { return time.Now().Add(ahead) })
 			}
 		}
+	})
+}
+
+// U1: a database whose clock is an hour ahead does not lock a user out who logs in again.
+func TestU1_ARevocationIgnoresTheDatabasesClock(t *testing.T) {
+	t.Parallel()
+	storetest.EachSQL(t, func(t *testing.T, url string) {
+		rec := mustRecord(t, url)
+		s := mustOpen(t, rec, storetest.Open(t, "embedded"), "")
+		behind := func() time.Time { return time.Now().Add(-time.Hour) }
+		usertokens.SetClock(s, behind)
+		_, err := s.Revoke(t.Context(), "alice", api.Idempotency{})
+		storetest.Must(t, err)
+		mustUser(t, s, mustIssue(t, s, "alice"))
+		_, err = rec.StartErasure(t.Context(), "bob", behind().UnixMilli())
+		storetest.Must(t, err)
+		storetest.Must(t, s.Load(t.Context()))
+		mustUser(t, s, mustIssue(t, s, "bob"))
 	})
 }
 
