@@ -38,14 +38,15 @@ func (e *connectError) Unwrap() error { return e.error }
 // sessionSettings are the settings of a connection. READ COMMITTED, because gap locks of the default level
 // deadlock concurrent inserts, and because the settings cache needs a query to see what was committed before it
 // began. A short lock wait, so that a stuck transaction is retried within the deadline. autocommit, because a
-// statement alone is a transaction. UTC, because a local time that comes twice in autumn is not one moment.
+// statement alone is a transaction, and completion_type, because a chained one is not committed. UTC, because a local time that comes twice in autumn is not one moment.
 // Strict mode, so that a value that does not fit is refused and not cut.
 func sessionSettings() []string {
 	return []string{
 		"SET NAMES utf8mb4 COLLATE " + collation,
 		"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE",
 		fmt.Sprintf("SET SESSION autocommit = 1, time_zone = '+00:00', sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION', "+
-			"innodb_lock_wait_timeout = %d, sql_safe_updates = 0, sql_select_limit = DEFAULT", int(lockWait.Seconds())),
+			"innodb_lock_wait_timeout = %d, sql_safe_updates = 0, sql_select_limit = DEFAULT, "+
+			"completion_type = 'NO_CHAIN', sql_big_selects = 1", int(lockWait.Seconds())),
 	}
 }
 
