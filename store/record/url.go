@@ -35,6 +35,12 @@ func parseURL(raw string) (file string, server *mysql.Config, err error) {
 	if u.Port() == "" {
 		c.Addr = net.JoinHostPort(u.Hostname(), "3306")
 	}
+	switch {
+	case strings.Contains(raw, "#"):
+		return "", nil, errors.New("must not contain #: what follows it would be ignored")
+	case strings.ContainsAny(c.DBName, "/?;="):
+		return "", nil, errors.New("the name of the database must not contain / ? ; =; options begin with ?")
+	}
 	c.TLSConfig, err = tlsMode(u)
 	return "", c, err
 }
