@@ -24,7 +24,7 @@ const (
 // Migrate brings the schema up to date. Any number of processes may call it at once: one does
 // the work, and the others wait for it. Only ctx bounds its duration.
 func (db *DB) Migrate(ctx context.Context) error {
-	if err := db.checkBinlog(ctx); err != nil {
+	if err := db.checkServer(ctx); err != nil {
 		return err
 	}
 	p, err := db.provider()
@@ -72,19 +72,28 @@ func (db *DB) mendVersions(ctx context.Context) error {
 	return nil
 }
 
-// checkBinlog refuses a server whose binary log cannot take what fanfare writes: MySQL's manual, "Setting The
-// Binary Log Format", excludes READ COMMITTED with STATEMENT. Otherwise the lock of the migrations would try in vain
-// for minutes.
-func (db *DB) checkBinlog(ctx context.Context) error {
+// minPacket is more than the bytes of any statement that fanfare sends: a batch of browsers has the longest.
+const minPacket = 4 << 20
+
+// checkServer refuses a server that could not take what fanfare writes, however often it is sent. Its binary log
+// needs another format than STATEMENT, which MySQL's manual, "Setting The Binary Log Format", excludes with READ
+// COMMITTED: the lock of the migrations would try in vain for minutes.
+func (db *DB) checkServer(ctx context.Context) error {
 	if !db.d.mysql {
 		return nil
 	}
-	var statements int
-	err := db.get(ctx, &statements, "SELECT @@global.log_bin = 1 AND @@global.binlog_format = 'STATEMENT'")
-	if err == nil && statements == 1 {
-		err = errors.New("the server's binlog_format is STATEMENT; fanfare needs ROW or MIXED")
+	var server struct{ Statements, Packet int }
+	err := db.get(ctx, &server, "SELECT @@global.log_bin = 1 AND @@global.binlog_format = 'STATEMENT' AS statements, "+
+		"@@global.max_allowed_packet AS packet")
+	switch {
+	case err != nil:
+		return err
+	case server.Statements == 1:
+		return errors.New("the server's binlog_format is STATEMENT; fanfare needs ROW or MIXED")
+	case server.Packet < minPacket:
+		return fmt.Errorf("the server's max_allowed_packet is %d bytes; fanfare needs at least %d", server.Packet, minPacket)
 	}
-	return err
+	return nil
 }
 
 // SchemaVersion is the number of the newest step that was applied, and the

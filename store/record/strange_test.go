@@ -27,6 +27,7 @@ func TestURLsOfDatabases(t *testing.T) {
 		"mysql://u@[::1]/ff": "", "mysql://u@db/ff": "", "mysql://u@[::1]:3307/ff": "",
 		server + "?ssl-mode=REQUIRED": "ssl-mode", server + "?sslmode=require": "sslmode", server + "?TLS=true": "TLS", server + "?ssl=true": "ssl",
 		server + "?useSSL=true&requireSSL=true": "requireSSL", server + "?tls=true&charset=utf8": "charset", server + "?tls=true&tls=false": "tls", server + "?parseTime=true": "parseTime",
+		server + "#tls=true": "#", server + "?tls=true#x": "#", server + ";tls=true": "name", server + "/tls=true": "name", server + "%3Ftls=true": "name",
 		server + "?tls=REQUIRED": "REQUIRED", server + "?tls=": "tls", server + "?tls=1": `"1"`, server + "?%zz": "options", "mysql://root@h/db?tls=REQUIRED": `"REQUIRED"`,
 		"sqlite:x.db?mode=ro": "no options", "sqlite:": "file", "": "want", "postgres://u@h/x": "want", "mysql://u:secret@h": "want", "mysql:///x": "want", "mysql://u:secret@:3306/x": "want",
 	} {
@@ -129,7 +130,9 @@ func TestStrangeDefaults(t *testing.T) {
 		"Autocommit": {"--autocommit=0"},
 		"Modes": {"--sql-mode=ANSI,PAD_CHAR_TO_FULL_LENGTH,NO_BACKSLASH_ESCAPES", "--transaction-isolation=SERIALIZABLE",
 			"--character-set-server=latin1", "--skip-character-set-client-handshake", "--init-connect=SET autocommit=0, sql_safe_updates=1, sql_select_limit=1"},
-		"Lax": {"--sql-mode=", "--lower-case-table-names=1"},
+		"Lax":     {"--sql-mode=", "--lower-case-table-names=1"},
+		"Chained": {"--completion-type=CHAIN", "--max-join-size=1"},
+		"Closing": {"--completion-type=RELEASE"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -203,6 +206,46 @@ func TestRefusalsOfSQL(t *testing.T) {
 		_, err := root.PutOptOut(t.Context(), "dora", fmt.Sprint("x", number))
 		if api.CodeOf(err) != api.CodeUnavailable {
 			t.Errorf("%d: %s %v", number, api.CodeOf(err), err)
+		}
+	}
+}
+
+// A server that refuses the statement of a large batch, however often it is sent, ends the start at once, and says
+// why.
+func TestSmallPackets(t *testing.T) {
+	t.Parallel()
+	for size, fits := range map[string]bool{"2M": false, "4M": true} {
+		t.Run(size, func(t *testing.T) {
+			t.Parallel()
+			db := mustOpen(t, record.Options{URL: storetest.PrivateMySQL(t, "--max-allowed-packet="+size).URL()})
+			err := db.Migrate(t.Context())
+			if fits {
+				storetest.Must(t, err)
+				mustHandOver(t, db)
+			} else if err == nil || api.Passing(err) || !strings.Contains(err.Error(), "max_allowed_packet") {
+				t.Errorf("a server with %s: %v", size, err)
+			}
+		})
+	}
+}
+
+// mustHandOver registers the longest batch of browsers, and then for other users.
+func mustHandOver(t *testing.T, db *record.DB) {
+	t.Helper()
+	batch := record.DeviceBatch{Owners: map[string]string{}}
+	for round := range 2 {
+		batch.Devices = nil
+		for i := range 1000 {
+			endpoint := fmt.Sprintf("https://example.com/%s%04d", strings.Repeat("'", api.MaxEndpoint-24), i) // each ' is two bytes of SQL
+			d := api.DeviceEntry{User: fmt.Sprintf("%0*d", api.MaxIdentifier, 2*i+round), Platform: "webpush", Topic: strings.Repeat("t", api.MaxIdentifier),
+				Subscription: &api.Subscription{Endpoint: endpoint, Keys: api.SubscriptionKeys{P256dh: strings.Repeat("k", 87), Auth: strings.Repeat("a", 22)}}}
+			d.Token = d.StoredToken()
+			batch.Devices = append(batch.Devices, d)
+		}
+		_, _, err := db.PutDevices(t.Context(), batch, api.Idempotency{Scope: "k", Key: fmt.Sprint(round)})
+		storetest.Must(t, err)
+		for _, d := range batch.Devices {
+			batch.Owners[d.Token] = d.User
 		}
 	}
 }
