@@ -81,13 +81,14 @@ type config struct {
 	PublicURL       string       `env:"FANFARE_PUBLIC_URL" shown:"none" desc:"where browsers find this server, such as https://ops.example.com/fanfare, if a proxy in front ends TLS or changes the Host header; it decides whether the console's cookie is Secure, and from which origin its forms may come"`
 	ConsolePayloads onOff        `env:"FANFARE_CONSOLE_PAYLOADS" envDefault:"on" desc:"off: the console does not show what dead letters contain"`
 
-	RateLimit       web.RateLimit `group:"Limits" env:"FANFARE_RATE_LIMIT" envDefault:"off" desc:"requests per API key, such as 500/s, 1000/m or 20000/h; each process counts for itself, so n processes together allow n times as many"`
-	UserRateLimit   web.RateLimit `env:"FANFARE_USER_RATE_LIMIT" envDefault:"off" desc:"requests per user with a user token, such as 20/s; each process counts for itself"`
-	MaxStreams      int64         `env:"FANFARE_MAX_STREAMS" envDefault:"20000" least:"1" desc:"streams and long polls that this process keeps open; one more is answered 503"`
-	KeyMaxStreams   int64         `env:"FANFARE_KEY_MAX_STREAMS" envDefault:"0" least:"0" desc:"streams and long polls that one API key may keep open in this process; one more is answered 429. 0: no bound of its own"`
-	UserMaxStreams  int64         `env:"FANFARE_USER_MAX_STREAMS" envDefault:"32" least:"1" desc:"streams that one user may keep open in this process, whichever keys and tokens opened them; one more is answered 429. User tokens together have at most 80 % of FANFARE_MAX_STREAMS"`
-	UserMaxPolls    int64         `env:"FANFARE_USER_MAX_POLLS" envDefault:"8" least:"1" desc:"the same for one user's long polls"`
-	UserMaxInFlight int64         `env:"FANFARE_USER_MAX_IN_FLIGHT" envDefault:"32" least:"1" desc:"requests of one user that this process answers at once; it counts calls that a user token can make, whether a token or an API key makes them. One more is answered 429. User tokens together have at most 80 % of the 4,096 requests that a process answers at once"`
+	RateLimit            web.RateLimit `group:"Limits" env:"FANFARE_RATE_LIMIT" envDefault:"off" desc:"requests per API key, such as 500/s, 1000/m or 20000/h; each process counts for itself, so n processes together allow n times as many"`
+	UserRateLimit        web.RateLimit `env:"FANFARE_USER_RATE_LIMIT" envDefault:"20/s:100" desc:"requests per user with a user token, as requests per window and, after the colon, how many may come at once after a pause; off: no limit. Each process counts for itself"`
+	UserMessageRateLimit web.RateLimit `env:"FANFARE_USER_MESSAGE_RATE_LIMIT" envDefault:"5/s:20" desc:"messages that a user sends to chats with a user token, in the same form. They count as requests, too"`
+	MaxStreams           int64         `env:"FANFARE_MAX_STREAMS" envDefault:"20000" least:"1" desc:"streams and long polls that this process keeps open; one more is answered 503"`
+	KeyMaxStreams        int64         `env:"FANFARE_KEY_MAX_STREAMS" envDefault:"0" least:"0" desc:"streams and long polls that one API key may keep open in this process; one more is answered 429. 0: no bound of its own"`
+	UserMaxStreams       int64         `env:"FANFARE_USER_MAX_STREAMS" envDefault:"32" least:"1" desc:"streams that one user may keep open in this process, whichever keys and tokens opened them; one more is answered 429. User tokens together have at most 80 % of FANFARE_MAX_STREAMS"`
+	UserMaxPolls         int64         `env:"FANFARE_USER_MAX_POLLS" envDefault:"8" least:"1" desc:"the same for one user's long polls"`
+	UserMaxInFlight      int64         `env:"FANFARE_USER_MAX_IN_FLIGHT" envDefault:"32" least:"1" desc:"requests of one user that this process answers at once; it counts calls that a user token can make, whether a token or an API key makes them. One more is answered 429. User tokens together have at most 80 % of the 4,096 requests that a process answers at once"`
 	// Whether Go's own variables GOGC and GOMEMLIMIT are set.
 	ownGC, ownMemory bool
 }
@@ -204,7 +205,7 @@ func expected(t reflect.Type, err error) string {
 	case reflect.TypeFor[int](), reflect.TypeFor[int64]():
 		return "is not a whole number"
 	case reflect.TypeFor[web.RateLimit]():
-		return "is not a rate such as 500/s, 100/m, 5000/h or off"
+		return "is not a rate such as 500/s, 100/m, 5000/h, 20/s:100 or off"
 	}
 	return err.Error()
 }

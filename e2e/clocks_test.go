@@ -100,7 +100,8 @@ func TestClocksThatAreWrong(t *testing.T) {
 	vars := append(apns.Env(), "FANFARE_REDIS_URL="+redis.URL(), "FANFARE_DATABASE_URL="+storetest.MySQL(t), "FANFARE_NOTIFICATION_LEASE=5s", "FANFARE_JOB_LEASE=5s")
 	keys, file := mustBackendKey(t, "backend"), filepath.Join(t.TempDir(), "keys.json")
 	mustPublish(t, file, keys)
-	vars = append(vars, "FANFARE_USER_KEYS_FILE="+file)
+	// checkTokens asks about a user's tokens again and again, without a pause.
+	vars = append(vars, "FANFARE_USER_KEYS_FILE="+file, "FANFARE_USER_RATE_LIMIT=off")
 	right := mustServe(t, t.TempDir(), vars...)
 	right.mustRegister(1)
 	ttl := map[string]any{"title": "x", "ttl_seconds": 60}

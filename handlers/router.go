@@ -103,7 +103,7 @@ func (s *server) routes() []web.Route {
 		route("GET", "/v1/chats/{chat}/members", api.ScopeChat, web.Handle(s.listChatMembers)).For(api.UserScopeChat),
 		route("PUT", "/v1/chats/{chat}/members/{user}", api.ScopeChat, web.Handle(s.joinChat)),
 		route("DELETE", "/v1/chats/{chat}/members/{user}", api.ScopeChat, web.Handle(s.leaveChat)).For(api.UserScopeChat),
-		route("POST", "/v1/chats/{chat}/messages", api.ScopeChat, web.Handle(s.postMessage)).For(api.UserScopeChat),
+		route("POST", "/v1/chats/{chat}/messages", api.ScopeChat, web.Handle(s.postMessage).Message()).For(api.UserScopeChat),
 		route("GET", "/v1/chats/{chat}/messages", api.ScopeChat, web.Handle(s.listMessages)).For(api.UserScopeChat),
 		route("DELETE", "/v1/chats/{chat}/messages/{id}", api.ScopeChat, web.Handle(s.deleteMessage)).For(api.UserScopeChat),
 		route("GET", "/v1/users/{user}/chats", api.ScopeChat, web.Handle(s.listUserChats)).For(api.UserScopeChat),

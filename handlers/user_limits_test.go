@@ -10,6 +10,7 @@ import (
 
 	"fanfare/api"
 	"fanfare/handlers"
+	"fanfare/handlers/web"
 	"fanfare/store/storetest"
 )
 
@@ -182,5 +183,79 @@ func TestPlacesComeBack(t *testing.T) {
 		w.do(get("/v1/users/alice/messages/stream?x=1").with(alice)).wants(t, 422, broken("x", "type", "is not a parameter of this call"))
 		w.do(get("/v1/users/alice/messages/pending?wait_ms=1").with(alice)).wants(t, 200, `{"chats":[]}`)
 		w.do(get("/v1/users/alice/chats").with(alice)).wants(t, 200, `{"items":[]}`)
+	}
+}
+
+// mustAnswer fails unless an answer has the status.
+func (w *world) mustAnswer(status int, a answer) {
+	w.t.Helper()
+	if a.status != status {
+		w.t.Fatalf("%d, want %d: %s", a.status, status, a.body)
+	}
+}
+
+// withRates sets the limits that the program has by default.
+func withRates(o *handlers.Options) {
+	_ = o.Web.UserRateLimit.UnmarshalText([]byte("20/s:100"))
+	_ = o.Web.UserMessageRateLimit.UnmarshalText([]byte("5/s:20"))
+}
+
+// U5: a user's messages have a rate of their own. Other calls of the user, other users and API keys do
+// not meet it.
+func TestU5_MessagesOfOneUser(t *testing.T) {
+	t.Parallel()
+	w, admin := setupLimits(t, func(o *handlers.Options) {
+		o.Web.UserMessageRateLimit = web.RateLimit{Requests: 1, Window: time.Hour, Burst: 2}
+	})
+	w.mustAnswer(201, w.do(post("/v1/chats", `{"id":"team","creator":"alice","members":["bob"]}`).with(admin)))
+	alice, bob := w.mustToken("alice"), w.mustToken("bob")
+	for id := 1; id <= 2; id++ {
+		a := w.post("/v1/chats/team/messages", `{"text":"hi"}`, w.mustToken("alice")).wants(t, 201, fmt.Sprintf(`{"id":%d,"sent_at":"*"}`, id))
+		wantHeader(t, a, "RateLimit-Policy", `"user-messages";q=2;w=7200`)
+		wantHeader(t, a, "RateLimit", fmt.Sprintf(`"user-messages";r=%d;t=\d+`, 2-id))
+	}
+	a := w.post("/v1/chats/team/messages", `{"text":"hi"}`, alice).wants(t, 429,
+		problem(api.CodeRateLimited, "this user may send 1/h messages, 2 at once", `"retry_after_ms":"*"`))
+	wantHeader(t, a, "Retry-After", `3[56]\d\d`)
+	w.mustAnswer(200, w.do(get("/v1/users/alice/chats").with(alice)))
+	w.post("/v1/chats/team/messages", `{"text":"hi"}`, bob).wants(t, 201, `{"id":3,"sent_at":"*"}`)
+	for id := 4; id <= 8; id++ {
+		w.post("/v1/chats/team/messages", `{"sender":"alice","text":"hi"}`, admin).wants(t, 201, fmt.Sprintf(`{"id":%d,"sent_at":"*"}`, id))
+	}
+}
+
+// U5: the default rates do not refuse honest clients: all devices of a user that come back after an
+// outage, and a user who tries again with a back-off while a sale opens.
+func TestU5_HonestClientsMeetNoRate(t *testing.T) {
+	t.Parallel()
+	w, admin := setupLimits(t, withRates)
+	w.workSales()
+	const chats, devices = 10, 5
+	for c := range chats {
+		w.mustAnswer(201, w.do(post("/v1/chats", fmt.Sprintf(`{"id":"c%d","creator":"alice","members":["bob"]}`, c)).with(admin)))
+	}
+	for range devices {
+		token := w.mustToken("alice")
+		w.followURL("/v1/users/alice/messages/stream?ticket=" + w.mustTicket("alice", token)).close()
+		w.mustAnswer(200, w.do(get("/v1/users/alice/messages/pending?wait_ms=1").with(token)))
+		w.mustAnswer(200, w.do(get("/v1/users/alice/chats").with(token)))
+		for c := range chats {
+			w.mustAnswer(200, w.do(get(fmt.Sprintf("/v1/chats/c%d/messages?limit=500", c)).with(token)))
+		}
+		for i := range 3 { // texts that were written meanwhile
+			w.mustAnswer(201, w.post(fmt.Sprintf("/v1/chats/c%d/messages", i), `{"text":"back"}`, token))
+		}
+	}
+	w.mustAnswer(201, w.do(call{method: "PUT", path: "/v1/sales/spring", body: saleBody(`[{"sku":"shoe","stock":1}]`)}.with(admin)))
+	bob := w.mustToken("bob")
+	w.followURL("/v1/sales/spring/stream?ticket=" + w.mustTicket("bob", bob)).close()
+	for try := range 8 {
+		w.mustAnswer(200, w.do(get("/v1/sales/spring").with(bob)))
+		want := 201
+		if try > 0 {
+			want = 409
+		}
+		w.mustAnswer(want, w.post("/v1/sales/spring/reservations", `{"lines":[{"sku":"shoe","quantity":1}]}`, bob))
+		time.Sleep(time.Duration(100<<min(try, 2)) * time.Millisecond) // the client's back-off, which a sale asks for
 	}
 }

@@ -21,7 +21,7 @@ func (s *Server) authorize(rt *Route, next http.HandlerFunc) http.HandlerFunc {
 			return
 		}
 		info.subject = subjectOf(r, info, rt)
-		if err := s.spend(info, w.Header()); err != nil {
+		if err := s.spend(info, rt, w.Header()); err != nil {
 			fail(w, r, err)
 			return
 		}
@@ -73,12 +73,16 @@ func (s *Server) identify(r *http.Request, info *requestInfo, rt *Route) error {
 	return s.identifyKey(r, info, rt.Scope, secret, ok)
 }
 
-// spend takes one request from the quota of the calling key or user.
-func (s *Server) spend(info *requestInfo, h http.Header) error {
-	if info.user != nil {
-		return s.userRates.take(info.user.ID, info.started, h)
+// spend takes one request from the quota of the calling key or user. A user's message also takes
+// from the quota of messages.
+func (s *Server) spend(info *requestInfo, rt *Route, h http.Header) error {
+	if info.user == nil {
+		return s.rates.take(info.keyID(), info.started, h)
 	}
-	return s.rates.take(info.keyID(), info.started, h)
+	if err := s.userRates.take(info.user.ID, info.started, h); err != nil || !rt.message {
+		return err
+	}
+	return s.messageRates.take(info.user.ID, info.started, h)
 }
 
 // Allows tells whether the caller also has this scope, in addition to the scope of the route. A

@@ -13,6 +13,7 @@ type Endpoint struct {
 	maxBody int64 // 0: the call takes no body
 	plan    *plan // nil: it reads requests itself
 	tickets bool  // it takes tickets, because a browser's EventSource can send no header
+	message bool  // it sends a message to others
 	// limits wraps a call in its deadline and in the limit of concurrent calls.
 	limits func(s *Server, next http.HandlerFunc) http.HandlerFunc
 	serve  func(s *Server, w http.ResponseWriter, r *http.Request, maxBody int64) error
@@ -41,6 +42,12 @@ func (e Endpoint) Always() Endpoint {
 // Secret marks an endpoint whose replies are never stored: it takes no Idempotency-Key.
 func (e Endpoint) Secret() Endpoint {
 	e.plan.secret = true
+	return e
+}
+
+// Message marks an endpoint that sends a message to others: Options.UserMessageRateLimit holds for it.
+func (e Endpoint) Message() Endpoint {
+	e.message = true
 	return e
 }
 

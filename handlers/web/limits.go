@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"net/http"
@@ -19,23 +20,35 @@ import (
 type RateLimit struct {
 	Requests int
 	Window   time.Duration
+	// Burst is how many requests may come at once after a pause; 0: Requests.
+	Burst int
 }
 
-// UnmarshalText reads the form of FANFARE_RATE_LIMIT: "500/s", "100/m",
-// "5000/h"; "" and "off" are no limit.
+// maxBurst keeps the time in which a bucket fills within a time.Duration.
+const maxBurst = 1_000_000
+
+// UnmarshalText reads the form of FANFARE_RATE_LIMIT: "500/s", "100/m", "5000/h", and with a burst
+// "20/s:100"; "" and "off" are no limit.
 func (l *RateLimit) UnmarshalText(text []byte) error {
 	s := strings.TrimSpace(string(text))
 	if s == "" || s == "off" {
 		*l = RateLimit{}
 		return nil
 	}
-	count, unit, _ := strings.Cut(s, "/")
+	requests, burst, hasBurst := strings.Cut(s, ":")
+	count, unit, _ := strings.Cut(requests, "/")
 	n, err := strconv.Atoi(count)
 	window := map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour}[unit]
 	if err != nil || n < 1 || n > 1_000_000_000 || window == 0 {
-		return fmt.Errorf("%q is not a rate such as 500/s, 100/m or 5000/h", s)
+		return fmt.Errorf("%q is not a rate such as 500/s, 100/m, 5000/h or 20/s:100", s)
 	}
-	*l = RateLimit{Requests: n, Window: window}
+	most := 0
+	if hasBurst {
+		if most, err = strconv.Atoi(burst); err != nil || most < 1 || most > maxBurst {
+			return fmt.Errorf("%q has a burst that is not a number from 1 to %d", s, maxBurst)
+		}
+	}
+	*l = RateLimit{Requests: n, Window: window, Burst: most}
 	return nil
 }
 
@@ -45,37 +58,55 @@ func (l RateLimit) String() string {
 		return "off"
 	}
 	unit := map[time.Duration]string{time.Second: "s", time.Minute: "m", time.Hour: "h"}[l.Window]
+	if l.Burst > 0 {
+		return fmt.Sprintf("%d/%s:%d", l.Requests, unit, l.Burst)
+	}
 	return fmt.Sprintf("%d/%s", l.Requests, unit)
 }
 
-// rates holds a token bucket for each caller, an API key or a user. A bucket first allows the requests
-// of a whole window at once, and then the rate. A bucket that was not used during a window is full
-// again and may be forgotten, so only callers of the last two windows have one.
+// rates holds a token bucket for each caller, an API key or a user. A bucket first allows a burst, and
+// then the rate. A bucket that was not used for as long as it takes to fill is full again and may be
+// forgotten, so only callers of the last two such periods have one.
 type rates struct {
-	limit  RateLimit
-	name   string   // the quota's name in the headers
-	who    string   // the kind of caller that has the quota
-	policy []string // the header with the limit, shared by all responses
+	perSecond rate.Limit // 0: no limit
+	burst     int
+	period    time.Duration // in which an empty bucket fills
+	name      string        // the quota's name in the headers
+	detail    string        // what a caller that is refused is told
+	policy    []string      // the header with the limit, shared by all responses
 
 	mu           sync.Mutex
 	newer, older map[string]*rate.Limiter
 	begun        time.Time // when the newer window began
 }
 
-func newRates(limit RateLimit, name, who string) *rates {
-	return &rates{limit: limit, name: name, who: who, policy: []string{fmt.Sprintf(`"%s";q=%d;w=%d`, name, limit.Requests, int(limit.Window.Seconds()))}}
+// newRates makes the buckets of a limit. may says what a caller may do, with %s for the rate.
+func newRates(limit RateLimit, name, may string) *rates {
+	if limit.Requests == 0 {
+		return &rates{}
+	}
+	l := &rates{name: name, burst: cmp.Or(limit.Burst, limit.Requests)}
+	l.detail = fmt.Sprintf(may, RateLimit{Requests: limit.Requests, Window: limit.Window})
+	if limit.Burst > 0 {
+		l.detail += fmt.Sprintf(", %d at once", limit.Burst)
+	}
+	l.perSecond = rate.Limit(float64(limit.Requests) / limit.Window.Seconds())
+	seconds := float64(l.burst) / float64(l.perSecond)
+	l.period = time.Duration(seconds * float64(time.Second))
+	l.policy = []string{fmt.Sprintf(`"%s";q=%d;w=%.0f`, name, l.burst, math.Ceil(seconds))}
+	return l
 }
 
 func (l *rates) bucket(caller string, now time.Time) *rate.Limiter {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.newer == nil || now.Sub(l.begun) > l.limit.Window {
+	if l.newer == nil || now.Sub(l.begun) > l.period {
 		l.newer, l.older, l.begun = make(map[string]*rate.Limiter), l.newer, now
 	}
 	b := l.newer[caller]
 	if b == nil {
 		if b = l.older[caller]; b == nil {
-			b = rate.NewLimiter(rate.Limit(float64(l.limit.Requests)/l.limit.Window.Seconds()), l.limit.Requests)
+			b = rate.NewLimiter(l.perSecond, l.burst)
 		}
 		l.newer[caller] = b
 	}
@@ -85,20 +116,20 @@ func (l *rates) bucket(caller string, now time.Time) *rate.Limiter {
 // take spends one request of the caller's quota and puts the rest of the quota into h, as
 // draft-ietf-httpapi-ratelimit-headers says.
 func (l *rates) take(caller string, now time.Time, h http.Header) error {
-	if l.limit.Requests == 0 {
+	if l.perSecond == 0 {
 		return nil
 	}
 	b := l.bucket(caller, now)
 	allowed := b.AllowN(now, 1)
 	left := math.Max(0, b.TokensAt(now))
-	refill := math.Ceil((float64(l.limit.Requests) - left) / float64(b.Limit()))
+	refill := math.Ceil((float64(l.burst) - left) / float64(l.perSecond))
 	h["Ratelimit-Policy"] = l.policy
 	h["Ratelimit"] = []string{`"` + l.name + `";r=` + strconv.Itoa(int(left)) + ";t=" + strconv.Itoa(int(refill))}
 	if allowed {
 		return nil
 	}
-	e := api.Errorf(api.CodeRateLimited, "this %s may make %s requests", l.who, l.limit)
-	e.RetryAfter = max(time.Millisecond, time.Duration((1-left)/float64(b.Limit())*float64(time.Second)))
+	e := api.Errorf(api.CodeRateLimited, "%s", l.detail)
+	e.RetryAfter = max(time.Millisecond, time.Duration((1-left)/float64(l.perSecond)*float64(time.Second)))
 	return e
 }
 

@@ -12,7 +12,7 @@ import (
 // Buckets of users without requests are removed, and none too early.
 func TestU5_RatesOfManyUsers(t *testing.T) {
 	t.Parallel()
-	l := newRates(RateLimit{Requests: 2, Window: time.Minute}, "user", "user")
+	l := newRates(RateLimit{Requests: 2, Window: time.Minute}, "user", "this user may make %s requests")
 	now := time.Now()
 	for minute := range 5 {
 		for i := range 1000 {
@@ -36,7 +36,7 @@ func TestU5_RatesOfManyUsers(t *testing.T) {
 
 func TestTakeRefills(t *testing.T) {
 	t.Parallel()
-	l := newRates(RateLimit{Requests: 10, Window: time.Second}, "key", "API key")
+	l := newRates(RateLimit{Requests: 10, Window: time.Second}, "key", "this API key may make %s requests")
 	now, h := time.Now(), http.Header{}
 	for i := range 10 {
 		if err := l.take("k", now, h); err != nil {
@@ -52,5 +52,60 @@ func TestTakeRefills(t *testing.T) {
 	}
 	if err := l.take("k", now.Add(101*time.Millisecond), h); err != nil {
 		t.Errorf("after the wait: %v", err)
+	}
+}
+
+// U5: after a pause a user may make a burst of requests, and then the rate of the limit.
+func TestU5_BurstOfUsers(t *testing.T) {
+	t.Parallel()
+	var limit RateLimit
+	if err := limit.UnmarshalText([]byte("20/s:100")); err != nil || limit.String() != "20/s:100" {
+		t.Fatal(limit, err)
+	}
+	l := newRates(limit, "user", "this user may make %s requests")
+	now, h := time.Now(), http.Header{}
+	for i := range 100 {
+		if err := l.take("u", now, h); err != nil {
+			t.Fatalf("request %d: %v", i, err)
+		}
+	}
+	if h.Get("RateLimit") != `"user";r=0;t=5` || h.Get("RateLimit-Policy") != `"user";q=100;w=5` {
+		t.Errorf("the headers are %v", h)
+	}
+	if err := l.take("u", now, h); err == nil || err.Error() != "rate_limited: this user may make 20/s requests, 100 at once" {
+		t.Errorf("request 101: %v", err)
+	}
+	passed := 0
+	for i := range 4000 { // four seconds; a bucket must not be forgotten before it is full
+		if l.take("u", now.Add(time.Duration(i+1)*time.Millisecond), h) == nil {
+			passed++
+		}
+	}
+	if passed < 79 || passed > 80 {
+		t.Errorf("%d requests in four seconds", passed)
+	}
+	now = now.Add(9 * time.Second)
+	for i := range 100 {
+		if err := l.take("u", now, h); err != nil {
+			t.Fatalf("after a pause, request %d: %v", i, err)
+		}
+	}
+}
+
+func TestRatesAreRead(t *testing.T) {
+	t.Parallel()
+	for _, good := range []string{"500/s", "1/h", "1000000000/m", "20/s:100", "5/s:1", "1/h:1000000", "off"} {
+		var l RateLimit
+		if err := l.UnmarshalText([]byte(good)); err != nil || l.String() != good {
+			t.Errorf("%s: %v, %v", good, l, err)
+		}
+		if r := newRates(l, "key", "%s"); l.Requests > 0 && r.period <= 0 {
+			t.Errorf("%s: a bucket fills in %v", good, r.period)
+		}
+	}
+	for _, bad := range []string{"20", "20/d", "0/s", "-1/s", "20/s:", "20/s:0", "20/s:-5", "20/s:1000001", "20/s:x", "20:100", "20/s:5:5", "off:5"} {
+		if err := new(RateLimit).UnmarshalText([]byte(bad)); err == nil {
+			t.Errorf("%s is accepted", bad)
+		}
 	}
 }

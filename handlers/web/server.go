@@ -40,8 +40,9 @@ type Options struct {
 	// Proxies are the proxies whose X-Forwarded-For gives a caller's address; default: none.
 	Proxies Proxies
 
-	// RateLimit is per API key, UserRateLimit per user; default: none.
-	RateLimit, UserRateLimit RateLimit
+	// RateLimit is per API key. UserRateLimit is per user, for calls by user tokens, and
+	// UserMessageRateLimit for those of them that send a message; default: none.
+	RateLimit, UserRateLimit, UserMessageRateLimit RateLimit
 	// RequestTimeout is the deadline of a request; default 5 s.
 	RequestTimeout time.Duration
 	// MaxInFlight is how many requests are answered at once (default 4096). MaxBodyBytes is how
@@ -76,7 +77,9 @@ type Server struct {
 	rules     *api.Validator
 	origins   origins
 
-	rates, userRates   *rates
+	rates              *rates
+	userRates          *rates
+	messageRates       *rates
 	requests           *kind
 	admission          *admission
 	streams            *streams
@@ -90,8 +93,10 @@ func New(o Options) *Server {
 	m := newMeters(o.Registry)
 	return &Server{
 		o: o, meters: m, unmatched: m.mounted(unmatched, NotFound), rules: api.NewValidator(), origins: newOrigins(o.AllowedOrigins),
-		rates: newRates(o.RateLimit, "key", "API key"), userRates: newRates(o.UserRateLimit, "user", "user"),
-		wrong: &wrongKeys{}, wrongTokens: &wrongKeys{},
+		rates:        newRates(o.RateLimit, "key", "this API key may make %s requests"),
+		userRates:    newRates(o.UserRateLimit, "user", "this user may make %s requests"),
+		messageRates: newRates(o.UserMessageRateLimit, "user-messages", "this user may send %s messages"),
+		wrong:        &wrongKeys{}, wrongTokens: &wrongKeys{},
 		requests: newRequests(&o), admission: newAdmission(o.MaxBodyBytes),
 		streams: newStreams(&o),
 	}
