@@ -144,9 +144,11 @@ type PendingChat struct {
 	Error   *ChatError    `json:"error,omitempty"`
 }
 
-// PendingChats is the answer of GET /v1/users/{user}/messages/pending.
+// PendingChats is the answer of GET /v1/users/{user}/messages/pending. More is set if the answer has no
+// room for the messages of some chats, which have no Items.
 type PendingChats struct {
 	Chats []PendingChat `json:"chats"`
+	More  bool          `json:"more,omitempty"`
 }
 
 // ChatError says why one chat of several was refused or could not be read.

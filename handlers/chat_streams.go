@@ -23,7 +23,8 @@ type pendingRequest struct {
 //	@Description	user's own. The answer stays the same until the messages are acknowledged. `gap` is true if messages between the
 //	@Description	position and `first_id` are no longer kept. If there is nothing to read, the call waits up to `wait_ms` for a
 //	@Description	message. A chat that could not be read has `error` and does not end the wait; the other chats are listed as
-//	@Description	usual.
+//	@Description	usual. An answer has about 1 MiB of messages at most. `more` is true if some chats are listed with empty `items`
+//	@Description	because there is no room for their messages: acknowledge what came and ask again, or read these chats one by one.
 //	@Tags			group chat
 //	@ID				getPendingMessages
 //	@Produce		json

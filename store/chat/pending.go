@@ -11,12 +11,14 @@ import (
 )
 
 const (
-	// indexChunk is how many of a user's chats one pipeline reads.
-	indexChunk = 1000
-	// answerBytes is about how many bytes of messages one call or pipeline of reads returns. Each
-	// chat may have chatBytes or one message in any case.
+	// indexChunk is how many of a user's chats one pipeline reads, and unreadChunk how many with
+	// their messages: each chat may have chatBytes or one message.
+	indexChunk, unreadChunk = 1000, 100
+	// answerBytes is about how many bytes of messages one answer has, as JSON writes them.
 	answerBytes = 1 << 20
 	chatBytes   = 16 << 10
+	// messageBytes is what JSON adds to a message, such as the names of members.
+	messageBytes = 64
 )
 
 // Position is a member's position in a chat.
@@ -76,16 +78,22 @@ func (s *Store) Positions(ctx context.Context, user string) ([]Position, error) 
 }
 
 // Pending reads the messages that a user has not acknowledged, for every chat that has unread ones:
-// at most limit messages of each chat (0: the default), fewer if they are very long, but at least
-// one. It changes nothing, so that a second call has the same answer. There is one pipeline for
-// each thousand chats. A chat that cannot be read has an Error.
+// at most limit messages of each chat (0: the default), fewer if they are very long, and about
+// answerBytes in all. Chats for whose messages there is no room are listed without them, and More is
+// set. It changes nothing, so that a second call has the same answer. There is one pipeline for
+// each hundred chats. A chat that cannot be read has an Error.
 func (s *Store) Pending(ctx context.Context, user string, limit int) (*api.PendingChats, error) {
-	out := &api.PendingChats{Chats: []api.PendingChat{}}
+	out, left := &api.PendingChats{Chats: []api.PendingChat{}}, answerBytes
 	err := s.eachState(ctx, user, pageSize(limit), func(f *memberState) error {
 		switch {
 		case f.err != nil:
 			out.Chats = append(out.Chats, api.PendingChat{ID: f.Chat, Items: []api.ChatMessage{}, Error: &api.ChatError{Code: api.CodeOf(f.err)}})
 		case f.unread > 0:
+			if bytes := writtenBytes(f.items); bytes > left && left < answerBytes {
+				f.items, out.More = []api.ChatMessage{}, true
+			} else {
+				left -= bytes
+			}
 			out.Chats = append(out.Chats, api.PendingChat{
 				ID: f.Chat, Epoch: f.Epoch, Unread: f.unread, Gap: f.FirstID > f.Acked+1, FirstID: f.FirstID, Items: f.items,
 			})
@@ -101,8 +109,12 @@ func (s *Store) Pending(ctx context.Context, user string, limit int) (*api.Pendi
 // eachState reads all chats of a user, with up to limit messages of each. A chat that the user
 // leaves and joins again in the meantime may come twice.
 func (s *Store) eachState(ctx context.Context, user string, limit int, fn func(*memberState) error) error {
+	chunk := indexChunk
+	if limit > 0 {
+		chunk = unreadChunk
+	}
 	for cursor, more := "", true; more; more = cursor != "" {
-		p, err := s.readPage(ctx, user, cursor, indexChunk)
+		p, err := s.readPage(ctx, user, cursor, chunk)
 		if err != nil {
 			return err
 		}
@@ -115,7 +127,7 @@ func (s *Store) eachState(ctx context.Context, user string, limit int, fn func(*
 				return err
 			}
 		}
-		cursor = p.next(indexChunk)
+		cursor = p.next(chunk)
 	}
 	return nil
 }
@@ -145,6 +157,31 @@ func (s *Store) memberStates(ctx context.Context, user string, p *page, limit in
 	}
 	s.dropStale(ctx, user, p.now, stale)
 	return found, nil
+}
+
+// writtenBytes is about how many bytes messages take in an answer.
+func writtenBytes(messages []api.ChatMessage) (n int) {
+	for _, m := range messages {
+		n += messageBytes + len(m.Sender) + jsonBytes(m.Text)
+		for name, value := range m.Data {
+			n += jsonBytes(name) + jsonBytes(value)
+		}
+	}
+	return n
+}
+
+// jsonBytes is at most how many bytes JSON writes for a text: up to six for a control character.
+func jsonBytes(s string) int {
+	n := len(s) + 2
+	for i := range len(s) {
+		switch {
+		case s[i] < ' ':
+			n += 5
+		case s[i] == '"', s[i] == '\\':
+			n++
+		}
+	}
+	return n
 }
 
 // shareOf is how many bytes of messages each of many chats may have in one pipeline.
