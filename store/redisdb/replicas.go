@@ -17,6 +17,9 @@ const (
 	replicaMark = time.Minute
 )
 
+// replicaMarkScript writes a Mark.
+var replicaMarkScript = MustScript(scripts, "lua/replica_mark.lua")
+
 // Replicas sends writes and waits until enough replicas have each of them. Each write has its own
 // connection, because WAIT counts only the writes of its connection, and a shared connection would
 // have to wait for the slowest.
@@ -100,7 +103,8 @@ func (r *Replicas) wait(ctx context.Context, conn *redis.Conn, key string) error
 		patience = min(patience, time.Until(end)/2)
 	}
 	pipe := conn.Pipeline()
-	pipe.Set(ctx, r.Mark(key), 1, replicaMark)
+	mark := r.Mark(key)
+	pipe.Eval(ctx, replicaMarkScript.source, []string{mark, mark + ":never"}, replicaMark.Milliseconds())
 	acked := redis.NewIntCmd(ctx, "wait", r.Need, max(patience.Milliseconds(), 1))
 	_ = pipe.Process(ctx, acked) // only queues
 	if _, err := pipe.Exec(ctx); err != nil {

@@ -43,6 +43,15 @@ func TestReplicas(t *testing.T) {
 	if n, err := cmd.Int(); err != nil || n < 2 {
 		t.Errorf("written: %d, %v", n, err)
 	}
+	t.Run("AFullRedis", func(t *testing.T) { // whose scripts that free memory are not refused
+		storetest.Must(t, master.Client().ConfigSet(t.Context(), "maxmemory", "1").Err())
+		defer func() { storetest.Must(t, master.Client().ConfigSet(context.Background(), "maxmemory", "0").Err()) }()
+		r := &redisdb.Replicas{DB: db, Need: 1, Mark: func(key string) string { return key + ":mark" }, Wrote: func(redis.Cmder) bool { return true }}
+		freeing := mustScript(t, "redis.call('DEL', KEYS[1]..'x') return redis.call('INCR', KEYS[1])").Cmd(t.Context(), []string{keyOf(t, 1)})
+		if err := r.Send(t.Context(), redisdb.Write, freeing); err != nil {
+			t.Errorf("a write that a full Redis takes: %v", err)
+		}
+	})
 	if _, err := send(2, false); err != nil {
 		t.Errorf("waited for replicas that need nothing: %v", err)
 	}
