@@ -37,18 +37,47 @@ func (d *Delivery) handleAnswer(ctx context.Context, w *work, a transport.Answer
 // queue, so that a slow or absent SQL does not hold up sends. If the write fails, the answer to the
 // next send leads to the same write again.
 func (d *Delivery) updateDevice(ctx context.Context, w *work, a transport.Answer) {
-	if judgesToken(a.Outcome) && a.Reason != transport.ReasonTopic {
+	if judgesToken(a.Outcome) && !a.Alone() {
 		d.watchStorm(ctx, w.app, w.m.User, a.Outcome)
 	}
-	drop := a.Outcome == transport.DropDevice && a.Drops(w.m.registeredAt())
-	suspect := a.Outcome == transport.SuspectDevice && !d.storm.isOpen(d.names.of(w.app)) && d.pauses.last(w.app).Reason != stormReason
-	if drop || suspect { // a write that waits for SQL must not hold room in the app's window
-		w.group.Go(func() { d.markDevice(ctx, w, a, drop || w.m.Suspect && !a.Spare) })
+	if state := d.stateAfter(w, a); state != "" { // a write that waits for SQL must not hold room in the app's window
+		w.group.Go(func() { d.markDevice(ctx, w, a, state) })
 	}
 }
 
-// markDevice drops the device, or makes it suspect.
-func (d *Delivery) markDevice(ctx context.Context, w *work, a transport.Answer, drop bool) {
+// stateAfter is the state that an answer gives the device; "" leaves it as it is. Two refusals in a row drop a
+// device, and a delivery between them makes it active again.
+func (d *Delivery) stateAfter(w *work, a transport.Answer) api.DeviceState {
+	switch {
+	case a.Outcome == transport.Delivered && w.m.Suspect:
+		return api.DeviceActive
+	case a.Outcome == transport.DropDevice && (w.m.Suspect || a.Drops(w.m.registeredAt())):
+		return api.DeviceDropped
+	case a.Outcome == transport.DropDevice:
+		return api.DeviceSuspect // registered after the time that the service names: the next such answer decides
+	case a.Outcome == transport.SuspectDevice, w.blamed:
+		return d.afterRefusal(w, a)
+	}
+	return ""
+}
+
+// afterRefusal is the state that a refusal gives the device. The app may be at fault if many of its tokens are
+// refused, or those of several users in a row.
+func (d *Delivery) afterRefusal(w *work, a transport.Answer) api.DeviceState {
+	name, alone := d.names.of(w.app), a.Alone()
+	switch {
+	case !alone && (d.storm.isOpen(name) || d.pauses.last(w.app).Reason == stormReason):
+		return ""
+	case !w.m.Suspect:
+		return api.DeviceSuspect
+	case a.Spare || !alone && d.storm.inARow(name):
+		return ""
+	}
+	return api.DeviceDropped
+}
+
+// markDevice writes the state that an answer gives a device.
+func (d *Delivery) markDevice(ctx context.Context, w *work, a transport.Answer, state api.DeviceState) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deviceWriteWithin)
 	defer cancel()
 	select {
@@ -57,15 +86,18 @@ func (d *Delivery) markDevice(ctx context.Context, w *work, a transport.Answer, 
 	case <-ctx.Done():
 		return
 	}
-	var at api.Time
-	if !a.GoneAt.IsZero() {
-		at = api.At(a.GoneAt)
-	}
 	var err error
-	if registered := api.AtMillis(w.m.RegisteredAt); drop {
-		err = d.o.Devices.Drop(ctx, w.m.Token, a.Reason, at, registered)
-	} else {
-		err = d.o.Devices.MarkSuspect(ctx, w.m.Token, a.Reason, registered)
+	switch registered := api.AtMillis(w.m.RegisteredAt); state {
+	case api.DeviceDropped:
+		var at api.Time
+		if a.Drops(w.m.registeredAt()) && !a.GoneAt.IsZero() {
+			at = api.At(a.GoneAt)
+		}
+		err = d.o.Devices.Drop(ctx, w.m.Token, reasonOf(a), at, registered)
+	case api.DeviceSuspect:
+		err = d.o.Devices.MarkSuspect(ctx, w.m.Token, reasonOf(a), registered)
+	default:
+		err = d.o.Devices.MarkActive(ctx, w.m.Token, registered)
 	}
 	if err != nil {
 		d.o.Logger.Warn("the state of a device was not written; the next answer brings it again", "reason", a.Reason, "error", err)
@@ -84,14 +116,19 @@ const (
 var resultOf = map[transport.Outcome]func(d *Delivery, w *work, a transport.Answer) queue.Result{
 	transport.Delivered: func(d *Delivery, w *work, _ transport.Answer) queue.Result {
 		d.backoff.forget(w.m.Token)
+		d.unclear.delivered(hostOf(w.m), w.m.User, time.Now())
 		return queue.Result{Outcome: queue.Done, Label: events.LabelDelivered}
 	},
 	transport.FailMessage:   func(_ *Delivery, _ *work, a transport.Answer) queue.Result { return failed(reasonOf(a)) },
 	transport.SuspectDevice: func(_ *Delivery, _ *work, a transport.Answer) queue.Result { return failed(a.Reason) },
 	transport.DropDevice:    func(_ *Delivery, _ *work, a transport.Answer) queue.Result { return failed(a.Reason) },
-	transport.OurBug: func(d *Delivery, w *work, a transport.Answer) queue.Result {
-		d.alarm(alarmOurBug, "app", w.app, "reason", reasonOf(a))
-		return queue.Result{Outcome: queue.Dead, Label: events.LabelFailed, Reason: reasonOf(a), Err: saidOf(a)}
+	transport.OurBug:        (*Delivery).ourBug,
+	transport.UnclearRefusal: func(d *Delivery, w *work, a transport.Answer) queue.Result {
+		blamed, several := d.unclear.refused(hostOf(w.m), w.m.User, time.Now())
+		if w.blamed = blamed && !a.Spare; several {
+			return d.ourBug(w, a)
+		}
+		return failed(reasonOf(a))
 	},
 	transport.PauseApp: func(d *Delivery, w *work, _ transport.Answer) queue.Result { return d.parking(w) },
 	transport.NoApp: func(d *Delivery, w *work, _ transport.Answer) queue.Result {
@@ -159,6 +196,12 @@ func pauseReason(a transport.Answer) string {
 
 func failed(reason string) queue.Result {
 	return queue.Result{Outcome: queue.Done, Label: events.LabelFailed, Reason: reason}
+}
+
+// ourBug is the result of an answer that only a change of fanfare or of its configuration can cure.
+func (d *Delivery) ourBug(w *work, a transport.Answer) queue.Result {
+	d.alarm(alarmOurBug, "app", w.app, "reason", reasonOf(a))
+	return queue.Result{Outcome: queue.Dead, Label: events.LabelFailed, Reason: reasonOf(a), Err: saidOf(a)}
 }
 
 // attempt is the number of the present attempt. In one hop it is always the first.

@@ -78,13 +78,14 @@ func (d *Delivery) fit(ctx context.Context, w *work) bool {
 	return d.backoff.wait(w.m.Token, time.Now()) == 0
 }
 
-// started takes the answer to a notification that start sent. A delivery is recorded at once. Any
-// other answer is handled in its own goroutine, because other answers wait for this call to return.
+// started takes the answer to a notification that start sent. A delivery is recorded at once, unless the
+// device is suspect. Any other answer is handled in its own goroutine, because other answers wait for this
+// call to return.
 func (d *Delivery) started(ctx context.Context, w *work, a transport.Answer, began time.Time) {
 	if !withheld(a) {
 		d.o.Metrics.answered(w.m.platform(), a, w.m.AcceptedAt)
 	}
-	if a.Outcome != transport.Delivered || time.Since(began) > slowSend {
+	if a.Outcome != transport.Delivered || w.m.Suspect || time.Since(began) > slowSend {
 		w.group.Go(func() { d.handleToken(ctx, w, &a, began) })
 		return
 	}

@@ -98,7 +98,7 @@ func accepts(a transport.Answer, pausedFor string) bool {
 	case transport.Delivered, transport.FailMessage, transport.DropDevice, transport.OurBug, transport.BackoffDevice:
 		return true
 	case transport.SuspectDevice:
-		return pausedFor != stormReason
+		return pausedFor != stormReason && !a.Alone()
 	}
 	return false
 }

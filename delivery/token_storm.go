@@ -3,6 +3,7 @@ package delivery
 import (
 	"context"
 	"hash/maphash"
+	"slices"
 	"sync"
 
 	"fanfare/delivery/transport"
@@ -13,6 +14,8 @@ const (
 	stormWindow  = 200 // how many of the last distinct users count
 	stormLeast   = 50  // how many users are needed before the share counts
 	stormPercent = 20  // the share of bad tokens that opens the breaker
+	// severalUsers is how many users show that a refusal is not about one device.
+	severalUsers = 3
 )
 
 // breaker is the storm breaker. If the tokens of more than stormPercent of an app's last distinct users are
@@ -33,6 +36,7 @@ type userWindow struct {
 	next int
 	bad  map[uint64]bool // every user of the ring
 	nbad int
+	row  []uint64 // the first users who were refused since the last delivery, at most severalUsers
 	open bool
 }
 
@@ -43,7 +47,7 @@ func newBreaker() *breaker {
 
 // judgesToken tells whether an outcome shows a token to be good or bad.
 func judgesToken(o transport.Outcome) bool {
-	return o == transport.Delivered || o == transport.SuspectDevice
+	return o == transport.Delivered || o == transport.SuspectDevice || o == transport.UnclearRefusal
 }
 
 // observe counts an answer for a user's token of an app and tells whether the breaker has just opened.
@@ -61,7 +65,7 @@ func (b *breaker) observe(app, user string, o transport.Outcome) (opened bool) {
 		w = &userWindow{bad: make(map[uint64]bool)}
 		b.apps[app] = w
 	}
-	w.put(h, o == transport.SuspectDevice)
+	w.put(h, o != transport.Delivered)
 	if w.open || len(w.ring) < stormLeast || w.nbad*100 <= len(w.ring)*stormPercent {
 		return false
 	}
@@ -72,6 +76,12 @@ func (b *breaker) observe(app, user string, o transport.Outcome) (opened bool) {
 // put notes the newest answer for a user; a user who is new to a full window pushes the oldest
 // out.
 func (w *userWindow) put(h uint64, bad bool) {
+	switch {
+	case !bad:
+		w.row = w.row[:0]
+	case len(w.row) < severalUsers && !slices.Contains(w.row, h):
+		w.row = append(w.row, h)
+	}
 	was, known := w.bad[h]
 	if known && was {
 		w.nbad--
@@ -107,6 +117,15 @@ func (b *breaker) isOpen(app string) bool {
 	defer b.mu.Unlock()
 	w, ok := b.apps[app]
 	return ok && w.open
+}
+
+// inARow tells whether an app's tokens of several users were refused since its last delivery. Then the app is
+// likely to be at fault, however few users it has, and no suspect device is dropped.
+func (b *breaker) inARow(app string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	w, ok := b.apps[app]
+	return ok && len(w.row) == severalUsers
 }
 
 // reset closes an app's breaker and forgets its users, when the app resumes.

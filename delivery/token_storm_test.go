@@ -89,3 +89,24 @@ func TestBreakerForgets(t *testing.T) {
 		t.Fatalf("the window holds %d and %d", len(w.ring), len(w.bad))
 	}
 }
+
+// The tokens of several users in a row show that a small app may be at fault, until the next delivery.
+func TestBreakerNotesRefusalsInARow(t *testing.T) {
+	t.Parallel()
+	b := newBreaker()
+	for range 10 {
+		observe(b, "a", 0, 2, transport.SuspectDevice)
+	}
+	if b.inARow("a") || b.inARow("b") {
+		t.Error("two users are several")
+	}
+	observe(b, "a", 2, 1, transport.UnclearRefusal)
+	if !b.inARow("a") {
+		t.Error("three users are not")
+	}
+	observe(b, "a", 9, 1, transport.Delivered)
+	observe(b, "a", 0, 2, transport.SuspectDevice)
+	if b.inARow("a") {
+		t.Error("a delivery does not end the row")
+	}
+}

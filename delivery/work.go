@@ -24,6 +24,7 @@ type work struct {
 	app      string          // the app that the message goes through
 	charged  string          // the app that this send has room of; a new registration may change the message's app
 	owner    time.Time       // when the owner of a retried dead letter's device was read
+	blamed   bool            // an UnclearRefusal is the device's fault
 	hanging  bool            // the service was asked and did not answer
 	answered bool            // the service was asked, or would have been
 	took     time.Duration   // from the request to its answer

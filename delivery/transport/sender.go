@@ -76,9 +76,13 @@ type Notification struct {
 	MaySend func() bool
 }
 
-// ReasonTopic is the reason of a SuspectDevice whose topic the service refuses and only clients have named. It
-// says nothing about the tokens of the app, so the storm breaker does not count it.
-const ReasonTopic = "topic_refused"
+// Two reasons of a SuspectDevice that speaks of its device alone, see Answer.Alone.
+const (
+	// ReasonTopic: the service refuses the topic, which only clients have named.
+	ReasonTopic = "topic_refused"
+	// ReasonEnded: the service does not know the browser's subscription, or it has expired (RFC 8030, 7.3).
+	ReasonEnded = "not_found"
+)
 
 // Outcome is the meaning of an answer of a push service, or of its absence, for a notification.
 type Outcome uint8
@@ -93,6 +97,9 @@ const (
 	// SuspectDevice: this message is refused for good, and the device is suspect. At the second such
 	// answer the device is dropped, if the storm breaker is closed.
 	SuspectDevice
+	// UnclearRefusal: this message is refused for good, and the service does not say whether the device or
+	// fanfare is at fault. How others at the same host are answered decides.
+	UnclearRefusal
 	// DropDevice: refused for good; the device is gone since Answer.GoneAt, see Answer.Drops.
 	DropDevice
 	// OurBug: refused for good, because fanfare built a wrong request. Dead letter and alarm.
@@ -119,7 +126,7 @@ const (
 
 var outcomeNames = [...]string{
 	Delivered: "delivered", FailMessage: "fail_message", SuspectDevice: "suspect_device",
-	DropDevice: "drop_device", OurBug: "our_bug", PauseApp: "pause_app", Again: "again",
+	UnclearRefusal: "unclear_refusal", DropDevice: "drop_device", OurBug: "our_bug", PauseApp: "pause_app", Again: "again",
 	Retry: "retry", RetryUncounted: "retry_uncounted", BackoffDevice: "backoff_device",
 	UnknownOutcome: "unknown_outcome", NotSent: "not_sent", NoApp: "no_app",
 }
@@ -140,8 +147,8 @@ type Answer struct {
 	Reason string
 	// Said is what the service said beside the reason, for people: at most 300 bytes.
 	Said string
-	// Spare (SuspectDevice only) says that the device is not to be dropped, because the app's credentials may be
-	// at fault.
+	// Spare says that a SuspectDevice is not to drop the device, because the app's credentials may be at fault,
+	// and that an UnclearRefusal is never the device's fault.
 	Spare bool
 	// GoneAt (DropDevice only, else zero) is when the service last found the
 	// token inactive, in milliseconds.
@@ -156,6 +163,10 @@ type Answer struct {
 	// Err explains an answer without a status.
 	Err error
 }
+
+// Alone tells whether a SuspectDevice speaks of its device alone. It says nothing about the app, so the storm
+// breaker neither counts it nor keeps the device.
+func (a Answer) Alone() bool { return a.Reason == ReasonTopic || a.Reason == ReasonEnded }
 
 // Drops tells whether a DropDevice answer drops a device that registered at this time: it does unless
 // the device registered after GoneAt.

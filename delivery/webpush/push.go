@@ -59,7 +59,7 @@ func (s *Sender) start(ctx context.Context, a *app, n *transport.Notification, d
 		done(transport.Answer{Outcome: transport.NotSent, Err: err})
 		return
 	}
-	p := &push{app: a, to: to, payload: n.Payload, fields: fieldsOf(n, s.o.Now())}
+	p := &push{app: a, to: to, payload: n.Payload, fields: fieldsOf(n, to, s.o.Now())}
 	p.Init(ctx, p, n, exchange.Options{Pool: host.pool, Timeout: s.o.Timeout, Done: func(answer transport.Answer) {
 		s.hosts.release(host)
 		done(answer)
@@ -67,11 +67,14 @@ func (s *Sender) start(ctx context.Context, a *app, n *transport.Notification, d
 	p.Try()
 }
 
-// fieldsOf are the headers that depend on the notification alone.
-func fieldsOf(n *transport.Notification, now time.Time) []h2.Field {
+// fieldsOf are the headers that depend on the notification and its host. Windows' service refuses a TTL of 0.
+func fieldsOf(n *transport.Notification, to *recipient, now time.Time) []h2.Field {
 	ttl := maxTTL
 	if n.Expiration != nil {
 		ttl = min(max(n.Expiration.Sub(now), 0), maxTTL)
+	}
+	if to.isWindows() {
+		ttl = max(ttl, time.Second)
 	}
 	fields := []h2.Field{
 		{Name: "content-type", Value: "application/octet-stream"},
@@ -121,5 +124,7 @@ func (p *push) Judge(_ *h2.Conn, r *h2.Result) (transport.Answer, h2.Use) {
 	if r.Status == 0 {
 		return exchange.Unanswered("the push service", r.Err), h2.Unanswered
 	}
-	return answerOf(r, p.to.path), h2.Answered
+	a := answerOf(r, p.to.path)
+	p.to.readMore(&a, r)
+	return a, h2.Answered
 }

@@ -107,6 +107,12 @@ func (s *Store) MarkSuspect(ctx context.Context, token, reason string, registere
 	return s.setState(ctx, token, record.StateChange{State: api.DeviceSuspect, Reason: reason, RegisteredAt: registeredAt})
 }
 
+// MarkActive records that a suspect device got a notification, so that its refusals count from the first again.
+// Nothing changes if the device was registered again since registeredAt, is gone, or was dropped.
+func (s *Store) MarkActive(ctx context.Context, token string, registeredAt api.Time) error {
+	return s.setState(ctx, token, record.StateChange{State: api.DeviceActive, RegisteredAt: registeredAt})
+}
+
 // Drop stops sending to a device and records reason and time. at is the time since which APNs says
 // that the token is not active; zero means now. Nothing changes if the device was registered again
 // since registeredAt or later than at, or is gone.

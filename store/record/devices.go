@@ -165,9 +165,9 @@ func (db *DB) DeleteDevice(ctx context.Context, user, token string) (Change, err
 	}})
 }
 
-// StateChange is what APNs said about a device that was registered at RegisteredAt.
+// StateChange is what a push service said about a device that was registered at RegisteredAt.
 type StateChange struct {
-	State        api.DeviceState // DeviceSuspect or DeviceDropped
+	State        api.DeviceState
 	Reason       string
 	RegisteredAt api.Time
 	// At is the time since which the token is not active according to APNs. If it is zero, the
@@ -175,7 +175,7 @@ type StateChange struct {
 	At api.Time
 }
 
-// SetDeviceState marks a device as suspect or dropped. It changes nothing if the device was
+// SetDeviceState marks a device as active, suspect or dropped. It changes nothing if the device was
 // registered again since RegisteredAt or later than At, if it is gone, or if it is already dropped.
 func (db *DB) SetDeviceState(ctx context.Context, w DeviceWrite, v StateChange) (Change, error) {
 	return db.writeSettings(ctx, settingsWrite{users: w.Users(), tokens: w.Tokens(), do: func(ctx context.Context, tx *sqlx.Tx, now int64) error {

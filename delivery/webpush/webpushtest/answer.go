@@ -16,6 +16,8 @@ type Answer struct {
 	Body string
 	// RetryAfter and Location are sent as headers when they are not "".
 	RetryAfter, Location string
+	// NotificationStatus is the header with which Windows' service says what becomes of the notification.
+	NotificationStatus string
 	// Delay is how long the answer takes.
 	Delay time.Duration
 	// Fault happens instead of the answer, or with it.
@@ -28,7 +30,7 @@ func (a *Answer) reply() exchangetest.Reply {
 		a.Status = http.StatusCreated
 	}
 	return exchangetest.Reply{Status: a.Status, Delay: a.Delay, Fault: a.Fault, Write: func(w http.ResponseWriter) {
-		for name, value := range map[string]string{"Retry-After": a.RetryAfter, "Location": a.Location} {
+		for name, value := range map[string]string{"Retry-After": a.RetryAfter, "Location": a.Location, "X-WNS-NotificationStatus": a.NotificationStatus} {
 			if value != "" {
 				w.Header().Set(name, value)
 			}

@@ -12,6 +12,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net/http"
 
 	"fanfare/api"
 )
@@ -28,8 +29,9 @@ type Browser struct {
 	api.Subscription
 	key  *ecdh.PrivateKey
 	auth []byte
-	gone bool
-	seen map[string]bool // salts and public keys
+	// ended is the status that its push service answers once the subscription has ended; 0: it has not.
+	ended int
+	seen  map[string]bool // salts and public keys
 }
 
 // Token is the token of the browser's device.
@@ -56,10 +58,17 @@ func (s *Server) Subscribe(host string) (*Browser, error) {
 }
 
 // Unsubscribe ends a subscription: its push service answers 410.
-func (s *Server) Unsubscribe(b *Browser) {
+func (s *Server) Unsubscribe(b *Browser) { s.end(http.StatusGone, b) }
+
+// Expire lets subscriptions expire: their push service does not know them any more and answers 404 (RFC 8030, 7.3).
+func (s *Server) Expire(list ...*Browser) { s.end(http.StatusNotFound, list...) }
+
+func (s *Server) end(status int, list ...*Browser) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b.gone = true
+	for _, b := range list {
+		b.ended = status
+	}
 }
 
 func encode(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }

@@ -15,7 +15,10 @@ import (
 
 var (
 	topicForm = regexp.MustCompile(`^[A-Za-z0-9_-]{1,32}$`)
-	authForm  = regexp.MustCompile(`^vapid t=([A-Za-z0-9._-]+), ?k=([A-Za-z0-9_-]+)$`)
+	// reservedName finds the names of RFC 6761 and RFC 6762 that Apple's service refuses in a subject, and names
+	// without a dot.
+	reservedName = regexp.MustCompile(`(?i)[.@/](localhost|local|invalid|test)\.?($|[/:])|[@/][^./@]+($|[/:])`)
+	authForm     = regexp.MustCompile(`^vapid t=([A-Za-z0-9._-]+), ?k=([A-Za-z0-9_-]+)$`)
 )
 
 // maxTTL is the longest time to live: four weeks.
@@ -33,8 +36,8 @@ func (s *Server) check(r *http.Request, body []byte, req *Request) (status int, 
 		return http.StatusMethodNotAllowed, errors.New(r.Method)
 	case b == nil:
 		return http.StatusNotFound, errors.New("no such subscription")
-	case b.gone:
-		return http.StatusGone, errors.New("the subscription has ended")
+	case b.ended != 0:
+		return b.ended, errors.New("the subscription has ended")
 	case r.TLS.ServerName != r.Host:
 		return http.StatusMisdirectedRequest, fmt.Errorf("a connection to %s is for no other host", r.TLS.ServerName)
 	case len(body) > maxBody:
@@ -72,6 +75,9 @@ func (req *Request) readHeaders(h http.Header) (err error) {
 	if len(topic) > 1 || len(topic) == 1 && !topicForm.MatchString(topic[0]) {
 		return fmt.Errorf("Topic %q", topic)
 	}
+	if req.TTL == 0 && strings.HasSuffix(req.Host, ".notify.windows.com") && h.Get("X-WNS-Cache-Policy") != "no-cache" {
+		return errors.New("Windows' service takes no TTL of 0")
+	}
 	req.Urgency, req.Topic = h.Get("Urgency"), h.Get("Topic")
 	return nil
 }
@@ -92,6 +98,10 @@ func (s *Server) checkVAPID(r *http.Request, req *Request) (status int, err erro
 	if auth == nil || len(r.Header["Authorization"]) != 1 {
 		return http.StatusUnauthorized, errors.New("no VAPID in Authorization")
 	}
+	apple := strings.HasSuffix(r.Host, ".push.apple.com")
+	if auth[2] != s.public && apple {
+		return http.StatusBadRequest, errors.New(`{"reason":"VapidPkHashMismatch"}`)
+	}
 	if auth[2] != s.public {
 		return http.StatusForbidden, errors.New("the subscription is for another application server key")
 	}
@@ -108,6 +118,8 @@ func (s *Server) checkVAPID(r *http.Request, req *Request) (status int, err erro
 		return http.StatusForbidden, fmt.Errorf("the token ends at %v", req.Expires)
 	case !strings.HasPrefix(c.Subject, "mailto:") && !strings.HasPrefix(c.Subject, "https:") || strings.Contains(c.Subject, "localhost"):
 		return http.StatusForbidden, fmt.Errorf("subject %q", c.Subject)
+	case apple && reservedName.MatchString(c.Subject):
+		return http.StatusForbidden, errors.New(`{"reason":"BadJwtToken"}`)
 	}
 	return 0, nil
 }
