@@ -93,8 +93,12 @@ var KnownPushOrigins = PushOrigins{"fcm.googleapis.com", "*.push.services.mozill
 const OtherOrigin = "other"
 
 // Of returns the entry of the list that a host belongs to, OtherOrigin if that is only "*" or none.
-// listed tells whether fanfare sends to it.
+// listed tells whether fanfare sends to it. APNs itself, whose names are below that of Apple's push service for
+// browsers, is on no list.
 func (o PushOrigins) Of(host string) (origin string, listed bool) {
+	if strings.HasPrefix(host, "api.") && strings.HasSuffix(host, ".push.apple.com") {
+		return OtherOrigin, false
+	}
 	for _, entry := range o {
 		domain, below := strings.CutPrefix(entry, "*.")
 		switch {

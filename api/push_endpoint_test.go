@@ -43,6 +43,14 @@ func TestW15_TheListOfOrigins(t *testing.T) {
 			t.Errorf("%s: %q %v", host, origin, listed)
 		}
 	}
+	// APNs itself is below the domain of Apple's push service for browsers, and is none.
+	for _, host := range []string{"api.push.apple.com", "api.sandbox.push.apple.com", "api.development.push.apple.com"} {
+		for _, list := range []PushOrigins{KnownPushOrigins, {"*"}, {host}, {"*.sandbox.push.apple.com", "*.push.apple.com"}} {
+			if origin, listed := list.Of(host); listed || origin != OtherOrigin {
+				t.Errorf("%s: %q %v by %v", host, origin, listed, list)
+			}
+		}
+	}
 	if origin, listed := append(PushOrigins{"*"}, KnownPushOrigins...).Of("a.example"); !listed || origin != OtherOrigin {
 		t.Errorf("%q %v", origin, listed)
 	}

@@ -9,6 +9,7 @@ import (
 	"net/mail"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 
 	"fanfare/api"
@@ -96,19 +97,23 @@ func checkSubject(subject string) error {
 	switch {
 	case isMail:
 		parsed, err := mail.ParseAddress(address)
-		if err == nil && parsed.Address == address && !isLocal(address[strings.LastIndex(address, "@")+1:]) {
+		if err == nil && parsed.Address == address && isPublicName(address[strings.LastIndex(address, "@")+1:]) {
 			return nil
 		}
-	case err == nil && u.Scheme == "https" && u.Hostname() != "" && u.User == nil && !isLocal(u.Hostname()):
+	case err == nil && u.Scheme == "https" && u.Hostname() != "" && u.User == nil && isPublicName(u.Hostname()):
 		return nil
 	}
-	return fmt.Errorf("%q is neither mailto: with an address nor https: with a host other than localhost", subject)
+	return fmt.Errorf("%q is neither mailto: with an address nor https: with a host, of a domain that others can reach: localhost, "+
+		"names without a dot and names that end with .local, .invalid or .test are refused by some push services", subject)
 }
 
-// isLocal tells whether a host is this machine by its name.
-func isLocal(host string) bool {
+// isPublicName tells whether a host is a name that others may know. A name without a dot is none, nor is a name
+// that RFC 6761 or RFC 6762 reserves, nor an address. Apple's push service refuses such subjects.
+func isPublicName(host string) bool {
 	host = strings.TrimSuffix(strings.ToLower(host), ".")
-	return host == "localhost" || strings.HasSuffix(host, ".localhost")
+	_, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	dot := strings.LastIndex(host, ".")
+	return dot > 0 && err != nil && !slices.Contains([]string{"localhost", "local", "invalid", "test"}, host[dot+1:])
 }
 
 // checkConnectTo checks the address that is connected to instead of every endpoint's: it has to be in a

@@ -231,7 +231,7 @@ func TestW4_EveryMistakeIsTold(t *testing.T) {
 		`apps[0]: topic: "a b" is no topic`, "apps[0]: public_key: must be set", "apps[0]: private_key_file: must be set", `apps[0]: subject: "" is neither`,
 		"apps[0]: ca_file: no PEM certificate", "apps[0]: connect_to: 10.0.0.1 is in no network",
 		"apps[1]: private_key_file: " + dir + "/rsa.pem has no key on P-256", "apps[2]: private_key_file: " + dir + "/p384.pem has no key on P-256",
-		"apps[3]: public_key: is not the public key of private_key_file", "apps[4]: private_key_file: " + notPEM + " is not PEM with PKCS #8",
+		"apps[3]: public_key: is not the public key of private_key_file", "apps[4]: private_key_file: " + notPEM + " has neither a private key in PEM",
 		"apps[5]: private_key_file: read key: open " + filepath.Join(filepath.Dir(w.file), "gone.pem"), `apps[6]: json: unknown field "environment"`,
 		"apps[2]: the topic " + topic + " of webpush is there twice",
 	} {
@@ -256,6 +256,10 @@ func TestW13_Subjects(t *testing.T) {
 		"": false, "mailto:": false, "mailto:ops": false, "mailto:Ops <ops@example.com>": false, "mailto:ops@localhost": false, "ops@example.com": false,
 		"http://example.com": false, "https://": false, "https://localhost": false, "https://localhost:8080/x": false, "https://a.localhost": false, "https://LOCALHOST.": false,
 		"https://u:p@example.com": false, "tel:1": false,
+		// RFC 6761 and RFC 6762 reserve these, and Apple's service refuses them, as names without a dot.
+		"mailto:ops@box.local": false, "mailto:ops@LOCAL.": false, "https://box.local/x": false, "mailto:ops@push.invalid": false, "https://shop.test": false,
+		"mailto:ops@a.test.": false, "mailto:ops@box": false, "https://box": false, "https://box:8443/x": false, "mailto:ops@[127.0.0.1]": false, "https://127.0.0.1": false,
+		"https://[::1]/": false, "https://10.0.0.1:8443": false, "mailto:ops@local.example.com": true, "mailto:ops@test.example": true, "https://localhost.example.com": true,
 	} {
 		if err := checkSubject(subject); (err == nil) != want {
 			t.Errorf("%q: %v", subject, err)

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -50,25 +51,39 @@ func publicOf(key *ecdsa.PrivateKey) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(point), nil
 }
 
-// readKey reads a private key. No error shows what the file contains.
+// readKey reads a private key: PEM with PKCS #8 or SEC 1, or its 32 bytes in base64url, as other libraries write
+// it. No error shows what the file contains.
 func readKey(file string) (*ecdsa.PrivateKey, error) {
 	raw, err := os.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("read key: %w", err)
 	}
-	block, _ := pem.Decode(raw)
-	if block == nil || block.Type != keyBlock {
-		return nil, fmt.Errorf("%s is not PEM with PKCS #8, such as `fanfare vapid create` writes", file)
-	}
-	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	parsed, err := parseKey(raw)
 	if err != nil {
-		return nil, errors.New(file + " has no PKCS #8 key")
+		return nil, errors.New(file + " has neither a private key in PEM, such as `fanfare vapid create` writes, nor one of 43 characters of base64url")
 	}
 	key, ok := parsed.(*ecdsa.PrivateKey)
 	if !ok || key.Curve != elliptic.P256() {
 		return nil, errors.New(file + " has no key on P-256, which ES256 needs")
 	}
 	return key, nil
+}
+
+// parseKey reads the first private key of PEM, or base64url.
+func parseKey(raw []byte) (any, error) {
+	for block, rest := pem.Decode(raw); block != nil; block, rest = pem.Decode(rest) {
+		switch block.Type {
+		case keyBlock:
+			return x509.ParsePKCS8PrivateKey(block.Bytes)
+		case "EC PRIVATE KEY": // RFC 5915; openssl writes EC PARAMETERS before it
+			return x509.ParseECPrivateKey(block.Bytes)
+		}
+	}
+	scalar, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(strings.TrimSpace(string(raw)), "="))
+	if err != nil {
+		return nil, err
+	}
+	return ecdsa.ParseRawPrivateKey(elliptic.P256(), scalar)
 }
 
 // vapidKey is a key with which requests say who sends them (RFC 8292), and its tokens.

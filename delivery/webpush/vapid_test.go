@@ -1,6 +1,12 @@
 package webpush
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -95,5 +101,46 @@ func TestW4_AMadeKeyWorks(t *testing.T) {
 	}
 	if !strings.HasPrefix(string(private), "-----BEGIN PRIVATE KEY-----\n") {
 		t.Errorf("not PKCS #8: %s", private)
+	}
+}
+
+// W4: keys of other libraries move in: their 43 characters of base64url, and the forms of PEM that openssl writes.
+func TestW4_KeysOfOtherLibraries(t *testing.T) {
+	t.Parallel()
+	private, public, err := NewKey()
+	storetest.Must(t, err)
+	block, _ := pem.Decode(private)
+	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	storetest.Must(t, err)
+	key := parsed.(*ecdsa.PrivateKey)
+	raw, err := key.Bytes()
+	storetest.Must(t, err)
+	sec1, err := x509.MarshalECPrivateKey(key)
+	storetest.Must(t, err)
+	ec := string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: sec1}))
+	params := string(pem.EncodeToMemory(&pem.Block{Type: "EC PARAMETERS", Bytes: []byte{6, 8, 42, 134, 72, 206, 61, 3, 1, 7}}))
+	text := base64.RawURLEncoding.EncodeToString(raw)
+	for name, content := range map[string]string{
+		"base64url": text, "with a line feed": text + "\n", "with padding": text + "=\r\n", "EC PRIVATE KEY": ec, "with EC PARAMETERS": params + ec, "PKCS #8": string(private),
+	} {
+		file := filepath.Join(t.TempDir(), "key")
+		storetest.Must(t, os.WriteFile(file, []byte(content), 0o600))
+		if got, err := readKey(file); err != nil || checkPublic(public, got) != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	p384, err := ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
+	storetest.Must(t, err)
+	other, err := x509.MarshalECPrivateKey(p384)
+	storetest.Must(t, err)
+	for name, content := range map[string]string{
+		"empty": "", "42 characters": text[:42], "44 characters": text + "A", "zero": base64.RawURLEncoding.EncodeToString(make([]byte, 32)), "parameters alone": params,
+		"another curve": string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: other})), "a damaged key": string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: sec1[1:]})),
+	} {
+		file := filepath.Join(t.TempDir(), "key")
+		storetest.Must(t, os.WriteFile(file, []byte(content), 0o600))
+		if _, err := readKey(file); err == nil || !strings.Contains(err.Error(), file) || len(content) > 4 && strings.Contains(err.Error(), content) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
