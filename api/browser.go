@@ -18,12 +18,15 @@ type BrowserRequest struct {
 	Locale string `json:"locale,omitempty" validate:"omitempty,locale" example:"de-AT"`
 	// Replaces is the token that the device had before, as for other devices.
 	Replaces string `json:"replaces,omitempty" validate:"omitempty,token"`
+	// RegisteredAt is when the page itself registered, as for other devices.
+	RegisteredAt *Time `json:"registered_at,omitempty" validate:"-" swaggertype:"string" format:"date-time"`
 }
 
 // Device is the token of the browser, and its registration as that of any other device.
 func (r *BrowserRequest) Device() (token string, d *DeviceRequest) {
 	return TokenOfEndpoint(r.Subscription.Endpoint), &DeviceRequest{
-		Platform: r.Platform, Topic: r.Topic, Locale: r.Locale, Replaces: r.Replaces, Target: r.Subscription.Target(),
+		Platform: r.Platform, Topic: r.Topic, Locale: r.Locale, Replaces: r.Replaces, RegisteredAt: r.RegisteredAt,
+		Target: r.Subscription.Target(),
 	}
 }
 

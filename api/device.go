@@ -62,6 +62,9 @@ type DeviceRequest struct {
 	// Replaces is the token that the device had before: that device of the same user is removed in the same
 	// step. One that is not there, or is another user's, is left alone.
 	Replaces string `json:"replaces,omitempty" validate:"omitempty,token"`
+	// RegisteredAt is when the device itself registered, for backends that register it later: what a push service
+	// said about the token since then goes on to count. Absent: now.
+	RegisteredAt *Time `json:"registered_at,omitempty" validate:"-" swaggertype:"string" format:"date-time"`
 	// Target is where a browser's notifications go, see Subscription.Target; "" on other platforms. It comes
 	// from a BrowserRequest.
 	Target string `json:"-"`
@@ -121,6 +124,8 @@ type DeviceEntry struct {
 	// Subscription has the endpoint and the keys of a browser, which has no token.
 	Subscription *Subscription `json:"subscription,omitempty"`
 	Locale       string        `json:"locale,omitempty" validate:"omitempty,locale" example:"de-AT"`
+	// RegisteredAt is when the device itself registered, as for single devices.
+	RegisteredAt *Time `json:"registered_at,omitempty" validate:"-" swaggertype:"string" format:"date-time"`
 }
 
 // StoredToken is the device's token in its stored form; "" if it has none.

@@ -121,7 +121,7 @@ func TestQuickTakesWhatIsOrdinary(t *testing.T) {
 	for _, request := range []any{
 		&ReservationRequest{User: "alice", Lines: []Line{{SKU: "sneaker:42", Quantity: 1}}},
 		&ChatMessageRequest{Sender: "alice", Text: "hello"},
-		&DeviceBatchRequest{Devices: []DeviceEntry{{"bob", strings.Repeat("ab", 32), "apns", "x", "sandbox", nil, "de"}, {"bob", strings.Repeat("cd", 32), "apns", "x", "sandbox", nil, "de"}}},
+		&DeviceBatchRequest{Devices: []DeviceEntry{{"bob", strings.Repeat("ab", 32), "apns", "x", "sandbox", nil, "de", nil}, {"bob", strings.Repeat("cd", 32), "apns", "x", "sandbox", nil, "de", nil}}},
 		&ContactBatchRequest{Contacts: []Contact{{"bob", "friend"}, {"amy", "family"}}},
 		&EventRequest{Type: "photo.shared", Actor: "alice", Object: "album:42", Audience: Audience{Users: []string{"bob"}}, Data: map[string]string{"album": "Summer"}},
 		&EventRequest{Type: "photo.shared", Audience: Audience{Topic: "summer"}, Alert: &Alert{Body: "new"}, CollapseID: "a", APS: json.RawMessage(`{"badge":1}`)},

@@ -21,7 +21,8 @@ type putDeviceRequest struct {
 //	@Summary		Register a device
 //	@Description	Call this whenever the app starts, with the device token that it got from APNs (hex, in upper or lower case) or
 //	@Description	the registration token or installation id that it got from FCM. A device of APNs has an environment, and no other has.
-//	@Description	Registering again revives a device that its push service had declared gone. A token that belonged to another user leaves
+//	@Description	Registering again revives a device that its push service had declared gone, unless `registered_at` says that
+//	@Description	the device itself has not registered since. A token that belonged to another user leaves
 //	@Description	that user. A user can have at most 50 devices. With a user token, there must be an app for the topic and
 //	@Description	environment. The locale chooses among the texts that event types have in several languages; without one the
 //	@Description	device gets the default texts.

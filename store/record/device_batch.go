@@ -68,7 +68,10 @@ func (db *DB) PutDevices(ctx context.Context, b DeviceBatch, once api.Idempotenc
 		if err != nil {
 			return err
 		}
-		list := b.rows(now)
+		list, err := b.rows(now)
+		if err != nil {
+			return err
+		}
 		field := func(i int) string { return fmt.Sprintf("devices[%d].%s", i, b.Devices[i].TokenField()) }
 		if _, err := db.putDevices(ctx, tx, list, b.Owners, field); err != nil {
 			return err
@@ -85,15 +88,17 @@ func (db *DB) PutDevices(ctx context.Context, b DeviceBatch, once api.Idempotenc
 	return c, false, nil
 }
 
-// rows are the rows of a batch that is registered now.
-func (b DeviceBatch) rows(now int64) []deviceRow {
+// rows are the rows of a batch that is registered now. Its error names each time that is in the future.
+func (b DeviceBatch) rows(now int64) ([]deviceRow, error) {
+	var wrong []api.FieldError
 	list := make([]deviceRow, len(b.Devices))
 	for i := range b.Devices {
 		d := &b.Devices[i]
 		list[i] = deviceRow{Token: d.Token, User: d.User, Platform: d.Platform, Topic: d.Topic,
 			Environment: string(d.Environment), Locale: d.Locale, Target: d.Target(), State: string(api.DeviceActive), RegisteredAt: now}
+		wrong = append(wrong, list[i].date(d.RegisteredAt, fmt.Sprintf("devices[%d].registered_at", i))...)
 	}
-	return list
+	return list, api.InvalidFields(wrong)
 }
 
 // putDevices writes the rows of devices that are registered, in the order of their tokens, so that two
@@ -112,7 +117,7 @@ func (db *DB) putDevices(ctx context.Context, tx *sqlx.Tx, list []deviceRow, own
 	for i := range list {
 		r := &list[i]
 		if had, known := old[r.Token]; known {
-			r.RegisteredAt = max(r.RegisteredAt, had.RegisteredAt+1)
+			r.over(had)
 			saved = append(saved, *r)
 		} else {
 			added = append(added, *r)

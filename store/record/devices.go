@@ -34,6 +34,7 @@ type deviceRow struct {
 	Reason       string `db:"reason"`
 	RegisteredAt int64  `db:"registered_at"`
 	DroppedAt    *int64 `db:"dropped_at"`
+	dated        bool   // the caller says when the device registered
 }
 
 const deviceColumns = "token, user_id, platform, topic, environment, locale, target, state, reason, registered_at, dropped_at"
@@ -103,7 +104,8 @@ type Registered struct {
 
 // PutDevice registers a token for a user, takes it from the user who had it
 // and revives it if it was dropped. Each registration gets a later
-// registered_at than the one before. A user has at most api.MaxDevices; the
+// registered_at than the one before. If the caller says when the device itself registered, what a push service
+// said since then stays: a dropped device is not revived. A user has at most api.MaxDevices; the
 // devices dropped longest ago make room. A device that it replaces is removed first.
 func (db *DB) PutDevice(ctx context.Context, w DeviceWrite, r *api.DeviceRequest) (done Registered, c Change, err error) {
 	c, err = db.writeSettings(ctx, settingsWrite{users: w.Users(), tokens: w.Tokens(), once: w.Once, answer: &done, do: func(ctx context.Context, tx *sqlx.Tx, now int64) error {
@@ -114,6 +116,9 @@ func (db *DB) PutDevice(ctx context.Context, w DeviceWrite, r *api.DeviceRequest
 		}
 		list := []deviceRow{{Token: w.Token, User: w.User, Platform: r.Platform, Topic: r.Topic, Environment: string(r.Environment),
 			Locale: r.Locale, Target: r.Target, State: string(api.DeviceActive), RegisteredAt: now}}
+		if wrong := list[0].date(r.RegisteredAt, "registered_at"); wrong != nil {
+			return api.InvalidFields(wrong)
+		}
 		old, err := db.putDevices(ctx, tx, list, map[string]string{w.Token: w.Owner}, func(int) string { return r.TokenField() })
 		if err != nil {
 			return err
@@ -127,6 +132,32 @@ func (db *DB) PutDevice(ctx context.Context, w DeviceWrite, r *api.DeviceRequest
 	}
 	done.Replayed = len(c.Users) == 0
 	return done, c, nil
+}
+
+// maxAhead is how far the caller's clock may be ahead of the database's, in ms.
+const maxAhead = 5 * 60 * 1000
+
+// date sets when the device itself registered; nil leaves it at now. It returns an error of the field if that is
+// in the future.
+func (r *deviceRow) date(at *api.Time, field string) []api.FieldError {
+	if at == nil {
+		return nil
+	}
+	now := r.RegisteredAt
+	r.RegisteredAt, r.dated = min(at.UnixMilli(), now), true
+	if at.UnixMilli() > now+maxAhead {
+		return []api.FieldError{{Field: field, Rule: "past", Message: "must not be in the future"}}
+	}
+	return nil
+}
+
+// over is the row of a device that is registered again. Each registration has a later time than the one before.
+// The state stays if the push service spoke of the device after it registered.
+func (r *deviceRow) over(had deviceRow) {
+	if r.dated && (had.DroppedAt != nil && r.RegisteredAt <= *had.DroppedAt || had.DroppedAt == nil && r.RegisteredAt <= had.RegisteredAt) {
+		r.State, r.Reason, r.DroppedAt = had.State, had.Reason, had.DroppedAt
+	}
+	r.RegisteredAt = max(r.RegisteredAt, had.RegisteredAt+1)
 }
 
 // lockDevice reads a token's row under its lock; nil when there is none.
