@@ -42,7 +42,8 @@ func TestW5_EachDeviceGetsItsLanguage(t *testing.T) {
 			}
 		}
 	}
-	const onFCM = `{"android":{"notification":{"tag":"ev1","title":"Hallo"},"priority":"HIGH"},"data":{"event_id":"ev1","type":"t"}}`
+	const onFCM = `{"android":{"notification":{"tag":"ev1","title":"Hallo"},"priority":"HIGH"},` +
+		`"apns":{"headers":{"apns-collapse-id":"ev1","apns-priority":"10","apns-push-type":"alert"},"payload":{"aps":{"alert":{"title":"Hallo"}}}},"notification":{"title":"Hallo"},"data":{"event_id":"ev1","type":"t"}}`
 	waiting, err := decodeMessage("ev1", e.message("bob", to[5].Device))
 	if err != nil {
 		t.Fatal(err)

@@ -3,7 +3,9 @@ package fcm
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"time"
@@ -61,21 +63,51 @@ func start(ctx context.Context, a *app, n *transport.Notification, o *Options, d
 
 // message adds the device and the time to live to the payload, which the event's devices share.
 func message(n *transport.Notification, now time.Time) ([]byte, error) {
-	rest, ok := bytes.CutPrefix(n.Payload, []byte(androidHead))
-	if !ok || len(rest) == 0 || rest[0] != '"' {
+	payload := n.Payload
+	if !bytes.HasPrefix(payload, []byte(androidHead+`"`)) {
 		return nil, errors.New("the payload is none of FCM")
 	}
-	b := append(make([]byte, 0, len(n.Payload)+len(n.Token)+64), `{"message":{"token":"`...)
+	if n.Expiration != nil {
+		var err error
+		if payload, err = limited(payload, min(max(n.Expiration.Sub(now), 0), maxTTL), now); err != nil {
+			return nil, fmt.Errorf("add the time to live: %w", err)
+		}
+	}
+	b := append(make([]byte, 0, len(payload)+len(n.Token)+64), `{"message":{"token":"`...)
 	if isInstallationID(n.Token) {
 		b = append(b[:0], `{"message":{"fid":"`...)
 	}
 	b = append(append(b, n.Token...), `",`...)
-	b = append(b, androidHead[1:]...)
-	if n.Expiration != nil {
-		left := min(max(n.Expiration.Sub(now), 0), maxTTL)
-		b = append(strconv.AppendInt(append(b, `"ttl":"`...), int64(left.Seconds()), 10), `s",`...)
+	return append(append(b, payload[1:]...), '}'), nil
+}
+
+// limited adds the time to live to a payload, in the form of each kind of device.
+func limited(payload []byte, left time.Duration, now time.Time) ([]byte, error) {
+	var m struct {
+		Android map[string]json.RawMessage `json:"android"`
+		APNs    *struct {
+			Headers map[string]string `json:"headers"`
+			Payload json.RawMessage   `json:"payload"`
+		} `json:"apns,omitempty"` // a payload that waits since an earlier version has none
+		WebPush struct {
+			Headers map[string]string `json:"headers"`
+		} `json:"webpush"`
+		Notification json.RawMessage `json:"notification,omitempty"`
+		Data         json.RawMessage `json:"data"`
 	}
-	return append(append(b, rest...), '}'), nil
+	if err := json.Unmarshal(payload, &m); err != nil {
+		return nil, err
+	}
+	seconds, end := strconv.FormatInt(int64(left.Seconds()), 10), "0" // APNs tries once
+	if left >= time.Second {
+		end = strconv.FormatInt(now.Add(left).Unix(), 10)
+	}
+	m.Android["ttl"] = json.RawMessage(`"` + seconds + `s"`)
+	m.WebPush.Headers = map[string]string{"TTL": seconds}
+	if m.APNs != nil {
+		m.APNs.Headers["apns-expiration"] = end
+	}
+	return json.Marshal(&m)
 }
 
 // isInstallationID tells a Firebase Installation ID from a registration token.

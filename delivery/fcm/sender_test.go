@@ -167,22 +167,35 @@ func TestW8_StreamsAndConnectionsAreBounded(t *testing.T) {
 	}
 }
 
-// W10, W12: the time to live is what is left of it, at most 28 days, and 0 after its end.
+// W10, W12: the time to live is what is left of it, at most 28 days, and 0 after its end, in the form of each kind
+// of device. A message that waits since an earlier version has no part for iPhones.
 func TestW10_TimeToLive(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	w := setup(t, fcmtest.Options{}, func(o *Options) { o.Now = func() time.Time { return now } })
 	at := func(after time.Duration) *time.Time { end := now.Add(after); return &end }
 	epoch := time.Unix(0, 0)
+	unix := func(after time.Duration) string { return fmt.Sprint(now.Add(after).Unix()) }
 	for i, row := range []struct {
-		expiration *time.Time
-		want       string
-	}{{nil, ""}, {at(90 * time.Second), "90s"}, {at(-time.Second), "0s"}, {&epoch, "0s"}, {at(29 * 24 * time.Hour), "2419200s"}} {
-		n := testNote(i)
-		n.Expiration = row.expiration
-		w.mustDeliver(n)
-		if got := w.Of(n.Token)[0].Message.Android.TTL; got != row.want {
-			t.Errorf("%v was sent as %q, want %q", row.expiration, got, row.want)
+		expiration     *time.Time
+		web, onIPhones string
+	}{{nil, "", ""}, {at(90 * time.Second), "90", unix(90 * time.Second)}, {at(-time.Second), "0", "0"}, {at(900 * time.Millisecond), "0", "0"}, {&epoch, "0", "0"},
+		{at(29 * 24 * time.Hour), "2419200", unix(28 * 24 * time.Hour)}} {
+		n, earlier := testNote(i), testNote(100+i)
+		n.Payload = []byte(strings.Replace(payload, `,"data":`, `,"apns":{"headers":{"apns-priority":"10"},"payload":{"aps":{"alert":"<hi>"}}},"notification":{"title":"hi"},"data":`, 1))
+		for _, n := range []*transport.Notification{n, earlier} {
+			n.Expiration = row.expiration
+			w.mustDeliver(n)
+			m := w.Of(n.Token)[0].Message
+			if android := strings.TrimSuffix(m.Android.TTL, "s"); android != row.web || m.WebPush.Headers["TTL"] != row.web || m.Data["type"] != "t" || m.Android.Priority != "HIGH" {
+				t.Errorf("%v was sent as %+v", row.expiration, m)
+			}
+		}
+		m := w.Of(n.Token)[0].Message
+		var alert struct{ Alert string }
+		_ = json.Unmarshal(m.APNs.Payload.APS, &alert)
+		if m.APNs.Headers["apns-expiration"] != row.onIPhones || m.APNs.Headers["apns-priority"] != "10" || alert.Alert != "<hi>" || m.Notification.Title != "hi" {
+			t.Errorf("%v was sent to iPhones as %+v", row.expiration, m)
 		}
 	}
 }

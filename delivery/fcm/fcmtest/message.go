@@ -13,10 +13,15 @@ import (
 
 // Message is a message as FCM takes it. A member that FCM does not know is refused.
 type Message struct {
-	Token   string            `json:"token"`
-	FID     string            `json:"fid"`
-	Android Android           `json:"android"`
-	Data    map[string]string `json:"data"`
+	Token   string  `json:"token"`
+	FID     string  `json:"fid"`
+	Android Android `json:"android"`
+	APNs    APNs    `json:"apns"`
+	WebPush struct {
+		Headers map[string]string `json:"headers"`
+	} `json:"webpush"`
+	Notification Notification      `json:"notification"`
+	Data         map[string]string `json:"data"`
 }
 
 // Android are the options for Android; the members that fanfare's tests use.
@@ -26,6 +31,20 @@ type Android struct {
 	CollapseKey       string          `json:"collapse_key"`
 	RestrictedPackage string          `json:"restricted_package_name"`
 	Notification      json.RawMessage `json:"notification"`
+}
+
+// APNs is what an iPhone gets, beside the data.
+type APNs struct {
+	Headers map[string]string `json:"headers"`
+	Payload struct {
+		APS json.RawMessage `json:"aps"`
+	} `json:"payload"`
+}
+
+// Notification is what a web app shows, and every device whose own part does not say otherwise.
+type Notification struct {
+	Title string `json:"title"`
+	Body  string `json:"body"`
 }
 
 var ttlForm = regexp.MustCompile(`^[0-9]+(\.[0-9]{1,9})?s$`)
@@ -46,6 +65,8 @@ func readMessage(body []byte) (Message, error) {
 		return m, errors.New("exactly one of token and fid is required")
 	case m.Android.Priority != "HIGH" && m.Android.Priority != "NORMAL" && m.Android.Priority != "":
 		return m, fmt.Errorf("invalid priority %q", m.Android.Priority)
+	case m.APNs.Headers["apns-priority"] == "10" && m.APNs.Headers["apns-push-type"] == "background":
+		return m, errors.New("a background push of APNs has not the priority 10")
 	case m.Android.TTL != "" && !validTTL(m.Android.TTL):
 		return m, fmt.Errorf("invalid ttl %q", m.Android.TTL)
 	}
@@ -66,19 +87,21 @@ func validTTL(s string) bool {
 	return ttlForm.MatchString(s) && err == nil && seconds <= (28*24*time.Hour).Seconds()
 }
 
-// size counts the bytes of what the device gets: keys and values.
+// size counts the bytes of what a device gets, keys and values, for the kind of device that gets most.
 func (m *Message) size() (n int) {
 	for name, value := range m.Data {
 		n += len(name) + len(value)
 	}
 	var shown map[string]json.RawMessage
 	_ = json.Unmarshal(m.Android.Notification, &shown)
+	android := 0
 	for name, value := range shown {
 		var text string
 		if json.Unmarshal(value, &text) != nil {
 			text = string(value)
 		}
-		n += len(name) + len(text)
+		android += len(name) + len(text)
 	}
-	return n
+	web := len("title") + len(m.Notification.Title) + len("body") + len(m.Notification.Body)
+	return n + max(android, len("aps")+len(m.APNs.Payload.APS), web)
 }

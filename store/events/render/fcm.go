@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"fanfare/api"
@@ -56,9 +57,14 @@ func (s *TemplateSet) renderFCM(e *api.EventRequest) (json.RawMessage, error) {
 	return appendObject(nil, merged(s.fcm, own), appendRaw), nil
 }
 
-// fcmMessage is a push as FCM takes it, without the device and the time to live.
+// fcmMessage is a push as FCM takes it, without the device and the time to live. The token of a device of FCM
+// does not tell what it runs, so each message has what Android, iPhones and web apps need. Android shows android
+// alone, which has all that notification has.
 type fcmMessage struct {
 	android, shown map[string]json.RawMessage
+	headers        map[string]string          // for iPhones
+	aps            json.RawMessage            // for iPhones
+	notification   map[string]json.RawMessage // for web apps
 	data           map[string]string
 	own            [][2]string // what fanfare adds to data, in this order
 }
@@ -84,6 +90,13 @@ func (p *Push) fcm() (*fcmMessage, bool) {
 	if p.CollapseID != "" && p.CollapseID != doc.EventID {
 		m.android["collapse_key"] = marshal(p.CollapseID)
 	}
+	m.aps, m.headers = doc.APS, map[string]string{"apns-push-type": string(p.PushType)}
+	if p.CollapseID != "" {
+		m.headers["apns-collapse-id"] = p.CollapseID
+	}
+	if p.Priority != 0 {
+		m.headers["apns-priority"] = strconv.Itoa(p.Priority)
+	}
 	if p.PushType == api.PushAlert {
 		m.android["notification"] = appendObject(nil, p.shown(&doc), appendRaw)
 	}
@@ -95,30 +108,42 @@ func (p *Push) fcm() (*fcmMessage, bool) {
 		return m, true
 	}
 	_ = json.Unmarshal(m.android["notification"], &m.shown)
+	text := doc.text()
+	m.notification = present(map[string]string{"title": text.Title, "body": text.Body})
+	if len(m.notification) == 0 { // fcm alone has the text
+		m.notification = maps.Clone(m.shown)
+		maps.DeleteFunc(m.notification, func(name string, _ json.RawMessage) bool { return name != "title" && name != "body" })
+	}
 	return m, slices.ContainsFunc(fcmVisible, func(name string) bool { return m.shown[name] != nil })
+}
+
+// present are the members that have a value.
+func present(members map[string]string) map[string]json.RawMessage {
+	out := make(map[string]json.RawMessage, len(members))
+	for name, value := range members {
+		if value != "" {
+			out[name] = marshal(value)
+		}
+	}
+	return out
 }
 
 // shown are the members of android.notification that come from the alert and the sound of aps.
 func (p *Push) shown(doc *rendered) map[string]json.RawMessage {
-	text, sound := doc.text(), doc.APS.Sound
 	var name string
-	if json.Unmarshal(sound, &name) != nil {
+	if json.Unmarshal(doc.sound, &name) != nil {
 		var critical struct {
 			Name string `json:"name"`
 		}
-		_ = json.Unmarshal(sound, &critical)
+		_ = json.Unmarshal(doc.sound, &critical)
 		name = critical.Name
 	}
-	shown := map[string]json.RawMessage{}
-	for member, value := range map[string]string{"title": text.Title, "body": text.Body, "sound": name, "tag": p.CollapseID} {
-		if value != "" {
-			shown[member] = marshal(value)
-		}
-	}
-	return shown
+	text := doc.text()
+	return present(map[string]string{"title": text.Title, "body": text.Body, "sound": name, "tag": p.CollapseID})
 }
 
-// size is how many bytes of keys and values the message has.
+// size is how many bytes of keys and values Android gets, which is never less than what other devices get: the
+// payload of APNs fits, and it has all that iPhones and web apps get.
 func (m *fcmMessage) size() (n int) {
 	m.eachOfData(func(name, value string) { n += len(name) + len(value) })
 	for name, value := range m.shown {
@@ -147,7 +172,12 @@ func (m *fcmMessage) eachOfData(f func(name, value string)) {
 
 // payload writes the message. Its last member is the type, as in the payload of APNs.
 func (m *fcmMessage) payload() json.RawMessage {
-	b := appendObject(append(make([]byte, 0, 512), `{"android":`...), m.android, appendRaw)
+	b := appendObject(append(make([]byte, 0, 1024), `{"android":`...), m.android, appendRaw)
+	b = appendObject(append(b, `,"apns":{"headers":`...), m.headers, appendQuote)
+	b = append(append(append(b, `,"payload":{"aps":`...), m.aps...), "}}"...)
+	if len(m.notification) > 0 {
+		b = appendObject(append(b, `,"notification":`...), m.notification, appendRaw)
+	}
 	b = append(b, `,"data":`...)
 	separator := byte('{')
 	m.eachOfData(func(name, value string) {

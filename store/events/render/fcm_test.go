@@ -73,12 +73,50 @@ func TestW10_Messages(t *testing.T) {
 			t.Parallel()
 			row.event.Type, row.event.Actor = "t", "bob"
 			p := mustRender(t, mustTemplates(t, &row.typ), &row.event)
-			if got := toFCM(p, ""); got != row.want {
+			if got := forAndroid(toFCM(p, "")); got != row.want {
 				t.Errorf("got  %s\nwant %s", got, row.want)
 			}
 			var v render.Variants
 			if v.Of(p, apnsDevice("")) != p {
 				t.Error("a device of APNs gets something else")
+			}
+		})
+	}
+}
+
+// forAndroid is a message without the parts that Android does not read.
+func forAndroid(message string) string {
+	before, rest, _ := strings.Cut(message, `,"apns":`)
+	if _, data, ok := strings.Cut(rest, `,"data":`); ok {
+		return before + `,"data":` + data
+	}
+	return message
+}
+
+// W10: an iPhone whose token is of FCM shows what it shows with a token of APNs, and a web app shows the text.
+// Android shows android.notification, which has all of that text.
+func TestW10_IPhonesAndWebApps(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		typ   api.EventTypeRequest
+		event api.EventRequest
+		want  string // between android and data
+	}{
+		"Alert": {api.EventTypeRequest{Title: "Hi", Body: "ü", Sound: "ping"}, api.EventRequest{},
+			`{"headers":{"apns-collapse-id":"ev1","apns-priority":"10","apns-push-type":"alert"},"payload":{"aps":{"alert":{"title":"Hi","body":"ü"},"sound":"ping"}}},"notification":{"body":"ü","title":"Hi"}`},
+		"APS": {api.EventTypeRequest{Title: "Hi", Priority: 5}, api.EventRequest{CollapseID: "c", APS: json.RawMessage(`{"badge":3,"alert":{"subtitle":"S"},"mutable-content":1}`)},
+			`{"headers":{"apns-collapse-id":"c","apns-priority":"5","apns-push-type":"alert"},"payload":{"aps":{"alert":{"subtitle":"S","title":"Hi"},"badge":3,"mutable-content":1}}},"notification":{"title":"Hi"}`},
+		"TextOfFCMAlone": {api.EventTypeRequest{APS: json.RawMessage(`{"badge":1}`), FCM: json.RawMessage(`{"notification":{"title":"F","icon":"i"}}`)}, api.EventRequest{},
+			`{"headers":{"apns-collapse-id":"ev1","apns-priority":"10","apns-push-type":"alert"},"payload":{"aps":{"badge":1}}},"notification":{"title":"F"}`},
+		"Background": {api.EventTypeRequest{PushType: api.PushBackground}, api.EventRequest{},
+			`{"headers":{"apns-priority":"5","apns-push-type":"background"},"payload":{"aps":{"content-available":1}}}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			row.event.Type = "t"
+			_, got, _ := strings.Cut(toFCM(mustRender(t, mustTemplates(t, &row.typ), &row.event), ""), `,"apns":`)
+			if got, _, _ = strings.Cut(got, `,"data":`); got != row.want {
+				t.Errorf("got  %s\nwant %s", got, row.want)
 			}
 		})
 	}

@@ -50,26 +50,29 @@ func (p *Push) as(v variant) *Push {
 
 // rendered is what the payload of APNs says. The messages for other platforms are made from it.
 type rendered struct {
-	APS struct {
-		Alert json.RawMessage `json:"alert"`
-		Sound json.RawMessage `json:"sound"`
-	} `json:"aps"`
+	APS     json.RawMessage   `json:"aps"`
 	Data    map[string]string `json:"data"`
 	EventID string            `json:"event_id"`
 	Object  string            `json:"object"`
 	Type    string            `json:"type"`
+
+	alert, sound json.RawMessage // of APS
 }
 
 // rendered reads the payload, which must be in one language; false if it is no such payload.
 func (p *Push) rendered() (r rendered, ok bool) {
-	err := json.Unmarshal(p.Payload, &r)
-	return r, err == nil
+	var aps struct{ Alert, Sound json.RawMessage }
+	if json.Unmarshal(p.Payload, &r) != nil || json.Unmarshal(r.APS, &aps) != nil {
+		return r, false
+	}
+	r.alert, r.sound = aps.Alert, aps.Sound
+	return r, true
 }
 
 // text is the text that the push shows, whatever set it; empty for none.
 func (r *rendered) text() (text api.Alert) {
-	if json.Unmarshal(r.APS.Alert, &text) != nil {
-		_ = json.Unmarshal(r.APS.Alert, &text.Body)
+	if json.Unmarshal(r.alert, &text) != nil {
+		_ = json.Unmarshal(r.alert, &text.Body)
 	}
 	return text
 }
