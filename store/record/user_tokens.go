@@ -106,9 +106,9 @@ func (db *DB) Revocations(ctx context.Context, after int64, limit int) (list []R
 	return list, err
 }
 
-// PurgeRevocations removes revocations of tokens that have expired by themselves.
+// PurgeRevocations removes revocations of tokens that have expired by themselves. Their second is by Redis' clock.
 func (db *DB) PurgeRevocations(ctx context.Context) error {
-	return db.exec(ctx, "DELETE FROM token_revocations WHERE up_to < "+db.d.now+" / 1000 - ?", int64(RevocationTTL.Seconds()))
+	return db.exec(ctx, "DELETE FROM token_revocations WHERE up_to < ("+db.d.now+" - "+purgeLate+") / 1000 - ?", int64(RevocationTTL.Seconds()))
 }
 
 // RevocationTTL is how long a revocation counts: no token lasts longer.

@@ -502,6 +502,25 @@ func TestU1_RevocationsAreForgottenWithTheTokens(t *testing.T) {
 	})
 }
 
+// A revocation's second is by Redis' clock, so a database whose clock is ahead keeps it for longer.
+func TestU1_ADatabaseThatIsAheadForgetsNoRevocation(t *testing.T) {
+	t.Parallel()
+	storetest.EachSQL(t, func(t *testing.T, url string) {
+		rec := mustRecord(t, url)
+		s := mustOpen(t, rec, storetest.Open(t, "embedded"), "")
+		for user, behind := range map[string]time.Duration{"alice": time.Hour, "bob": 25 * time.Hour} {
+			usertokens.SetClock(s, func() time.Time { return time.Now().Add(-record.RevocationTTL - behind) })
+			_, err := s.Revoke(t.Context(), user, api.Idempotency{})
+			storetest.Must(t, err)
+		}
+		storetest.Must(t, rec.PurgeRevocations(t.Context()))
+		list, err := rec.Revocations(t.Context(), 0, 10)
+		if err != nil || len(list) != 1 || list[0].User != "alice" {
+			t.Errorf("on record are %+v %v", list, err)
+		}
+	})
+}
+
 // U1: tokens and revocations follow Redis' clock, which may be ahead of the database's or behind it.
 // A revocation ends the tokens that were issued before it, and none takes an earlier one back.
 func TestU1_RevocationsByTwoClocks(t *testing.T) {
