@@ -165,6 +165,7 @@ var words = map[string]string{
 	"StreamMessageEvent.data":   "A message of one of the user's chats",
 	"AvailabilityEvent.data":    "The available units and the sale's state",
 	"muted":                     "Users who muted the object",
+	"PendingChats.more":         "More messages wait that this answer has no room for: acknowledge these and ask again",
 	"mutes":                     "Objects about which the user wants no notifications",
 	"name":                      "The name",
 	"next":                      "The cursor of the next page; absent on the last page",
