@@ -46,7 +46,7 @@ func (a *app) ready(ctx context.Context) api.Readiness {
 	r := api.Readiness{
 		Ready:        now.dependencies[0].State != stateDown && a.starting.Load() == nil && !a.stopping.Load(),
 		Dependencies: now.dependencies,
-		Notes:        append(a.notes(), now.unserved...),
+		Notes:        append(a.notes(""), now.unserved...), // callers without a key do not learn the file's path
 	}
 	if why := a.starting.Load(); why != nil {
 		r.Notes = append(r.Notes, "this process is starting: "+*why)
@@ -163,14 +163,14 @@ func (a *app) readyWorkers(ctx context.Context) (api.Dependency, []string) {
 const embeddedNote = "Redis is embedded, in this one process: a stop loses queued work and dead letters, reports of events, chats, " +
 	"open holds of sales and Idempotency-Keys of events, chats and sales; the database keeps event types, devices, preferences, contacts, uploads, sales, orders, API keys, and the keys and revocations of user tokens"
 
-// notes are remarks for operators that are not faults.
-func (a *app) notes() []string {
+// notes are remarks for operators that are not faults. file is what they say about the file of the database.
+func (a *app) notes(file string) []string {
 	var notes []string
 	if a.redis.Embedded() {
 		notes = append(notes, embeddedNote)
 	}
 	if a.record.Embedded() {
-		notes = append(notes, "the database is a file, FANFARE_DATABASE_URL says which")
+		notes = append(notes, "the database is a file"+file)
 	}
 	if !a.config.sends() {
 		notes = append(notes, "no APNs credentials: notifications are only logged (log sender)")
