@@ -126,7 +126,9 @@ func TestW5_OneEventToAllPlatforms(t *testing.T) {
 	} {
 		storetest.Eventually(t, 20*time.Second, series+" to be "+want, func() bool { return a.metric(series) == want })
 	}
-	// A push type that only APNs has leaves out a user with devices of FCM alone.
+	// A push type that only APNs has leaves out a user with devices of FCM alone. Voice calls have a topic of their
+	// own, for which there is no app here.
+	a.mustRegisterFor("bob", "com.example.app.voip", 3)
 	a.must(201, nil, "PUT", "/v1/event-types/ring", map[string]any{"title": "x", "push_type": "voip"})
 	r := a.mustEnd(a.mustPost(map[string]any{"type": "ring", "audience": map[string]any{"users": []string{"bob", "eve"}}}))
 	if r.Notifications != 1 || r.Suppressed["no_device"] != 1 {

@@ -188,13 +188,13 @@ func (p *program) checkStream() {
 // checkCaller requires that the server's log has the address from which the caller called the proxy.
 func (s *scene) checkCaller(through *program) {
 	s.Helper()
-	status, _, err := through.try("GET", "/v1/stats", nil, "Authorization", "Bearer ff_wrong_0123456789abcdefghijklmnopqrstuvwxyz", "X-Forwarded-For", "192.0.2.9", "X-Request-Id", "wrong-key")
-	if err != nil || status != 401 {
-		s.Errorf("a wrong key: %d %v", status, err)
+	status, _, err := through.try("GET", "/v1/event-types/nowhere", nil, "X-Forwarded-For", "192.0.2.9", "X-Request-Id", "refused")
+	if err != nil || status != 404 {
+		s.Errorf("an event type that is not there: %d %v", status, err)
 	}
-	storetest.Eventually(s, 20*time.Second, "the line of the request", func() bool { return strings.Contains(s.server.stderr.String(), `"request_id":"wrong-key"`) })
+	storetest.Eventually(s, 20*time.Second, "the line of the request", func() bool { return strings.Contains(s.server.stderr.String(), `"request_id":"refused"`) })
 	for line := range strings.Lines(s.server.stderr.String()) {
-		if strings.Contains(line, `"request_id":"wrong-key"`) && !strings.Contains(line, `"client":"127.0.0.2"`) {
+		if strings.Contains(line, `"request_id":"refused"`) && !strings.Contains(line, `"client":"127.0.0.2"`) {
 			s.Errorf("the caller is not known: %s", line)
 		}
 	}
