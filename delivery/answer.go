@@ -116,7 +116,9 @@ const (
 var resultOf = map[transport.Outcome]func(d *Delivery, w *work, a transport.Answer) queue.Result{
 	transport.Delivered: func(d *Delivery, w *work, _ transport.Answer) queue.Result {
 		d.backoff.forget(w.m.Token)
-		d.unclear.delivered(hostOf(w.m), w.m.User, time.Now())
+		if w.m.Target != "" {
+			d.hosts.observe(api.OriginOf(w.m.Target), w.m.User, transport.Delivered)
+		}
 		return queue.Result{Outcome: queue.Done, Label: events.LabelDelivered}
 	},
 	transport.FailMessage:   func(_ *Delivery, _ *work, a transport.Answer) queue.Result { return failed(reasonOf(a)) },
@@ -124,8 +126,9 @@ var resultOf = map[transport.Outcome]func(d *Delivery, w *work, a transport.Answ
 	transport.DropDevice:    func(_ *Delivery, _ *work, a transport.Answer) queue.Result { return failed(a.Reason) },
 	transport.OurBug:        (*Delivery).ourBug,
 	transport.UnclearRefusal: func(d *Delivery, w *work, a transport.Answer) queue.Result {
-		blamed, several := d.unclear.refused(hostOf(w.m), w.m.User, time.Now())
-		if w.blamed = blamed && !a.Spare; several {
+		host := api.OriginOf(w.m.Target)
+		d.hosts.observe(host, w.m.User, a.Outcome)
+		if w.blamed = !a.Spare && d.hosts.blames(host); d.hosts.inARow(host) {
 			return d.ourBug(w, a)
 		}
 		return failed(reasonOf(a))

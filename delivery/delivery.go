@@ -71,7 +71,7 @@ type Delivery struct {
 	pauses  *pauses
 	backoff *backoffs
 	storm   *breaker
-	unclear *unclear
+	hosts   *breaker // by the host of a browser's endpoint
 	// names limits the app names in the breaker and the metrics. Alarms have a table of their
 	// own, because any topic can raise one and would use up the names.
 	names, alarmNames *appNames
@@ -95,7 +95,7 @@ type Delivery struct {
 func New(o Options) *Delivery {
 	o = o.withDefaults()
 	d := &Delivery{
-		o: o, backoff: newBackoffs(o.RetryBase, o.RetryMax), storm: newBreaker(), unclear: newUnclear(),
+		o: o, backoff: newBackoffs(o.RetryBase, o.RetryMax), storm: newBreaker(), hosts: newBreaker(),
 		probeNow: make(chan struct{}, 1), wakes: make(chan string, 64), deviceWrites: make(chan struct{}, maxDeviceWrites),
 		guardReads: make(chan struct{}, maxGuardReads),
 		windows:    newWindows(o.InFlight, time.Now), chains: map[string]*chain{}, alarmed: map[string]time.Time{},

@@ -5,6 +5,7 @@ import (
 	"hash/maphash"
 	"slices"
 	"sync"
+	"time"
 
 	"fanfare/delivery/transport"
 )
@@ -16,13 +17,18 @@ const (
 	stormPercent = 20  // the share of bad tokens that opens the breaker
 	// severalUsers is how many users show that a refusal is not about one device.
 	severalUsers = 3
+	// answersWithin is how long ago a host must have taken a notification to count as one that answers.
+	answersWithin = time.Minute
+	// maxWindows bounds the windows of a breaker: users may choose hosts. Apps have fewer names.
+	maxWindows = 2 * maxAppNames
 )
 
 // breaker is the storm breaker. If the tokens of more than stormPercent of an app's last distinct users are
 // refused as bad, the app is probably configured wrongly; it is unlikely that all these devices are
 // gone. A user counts once, by the newest answer, so that one user with made-up tokens cannot open
 // the breaker. While it is open, no device may be dropped. Each process has its own breaker, which
-// tells apps apart by the names that appNames gives them.
+// tells apps apart by the names that appNames gives them. Another one has the hosts of browsers' push services
+// in place of apps, for refusals without a clear cause (W14).
 type breaker struct {
 	seed maphash.Seed
 
@@ -36,7 +42,8 @@ type userWindow struct {
 	next int
 	bad  map[uint64]bool // every user of the ring
 	nbad int
-	row  []uint64 // the first users who were refused since the last delivery, at most severalUsers
+	row  []uint64  // the first users who were refused since the last delivery, at most severalUsers
+	took time.Time // of the last delivery
 	open bool
 }
 
@@ -62,6 +69,9 @@ func (b *breaker) observe(app, user string, o transport.Outcome) (opened bool) {
 	defer b.mu.Unlock()
 	w, ok := b.apps[app]
 	if !ok {
+		if len(b.apps) >= maxWindows {
+			b.forgetOne()
+		}
 		w = &userWindow{bad: make(map[uint64]bool)}
 		b.apps[app] = w
 	}
@@ -78,7 +88,7 @@ func (b *breaker) observe(app, user string, o transport.Outcome) (opened bool) {
 func (w *userWindow) put(h uint64, bad bool) {
 	switch {
 	case !bad:
-		w.row = w.row[:0]
+		w.row, w.took = w.row[:0], time.Now()
 	case len(w.row) < severalUsers && !slices.Contains(w.row, h):
 		w.row = append(w.row, h)
 	}
@@ -126,6 +136,22 @@ func (b *breaker) inARow(app string) bool {
 	defer b.mu.Unlock()
 	w, ok := b.apps[app]
 	return ok && len(w.row) == severalUsers
+}
+
+// blames tells whether a refusal without a clear cause is the device's fault: its host takes others' notifications.
+func (b *breaker) blames(host string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	w, ok := b.apps[host]
+	return ok && len(w.row) < severalUsers && time.Since(w.took) < answersWithin
+}
+
+// forgetOne makes room for a window. mu is held.
+func (b *breaker) forgetOne() {
+	for name := range b.apps {
+		delete(b.apps, name)
+		return
+	}
 }
 
 // reset closes an app's breaker and forgets its users, when the app resumes.

@@ -3,6 +3,7 @@ package delivery
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"fanfare/delivery/transport"
 )
@@ -108,5 +109,38 @@ func TestBreakerNotesRefusalsInARow(t *testing.T) {
 	observe(b, "a", 0, 2, transport.SuspectDevice)
 	if b.inARow("a") {
 		t.Error("a delivery does not end the row")
+	}
+}
+
+// W14: a refusal without a clear cause is the device's fault while its host takes others' notifications, and an
+// operator's matter if several users are refused in a row.
+func TestW14_WhoIsToBlame(t *testing.T) {
+	t.Parallel()
+	b := newBreaker()
+	refused := func(what string, user int, blamed, several bool) {
+		t.Helper()
+		observe(b, "h", user, 1, transport.UnclearRefusal)
+		if got := b.blames("h"); got != blamed || b.inARow("h") != several {
+			t.Errorf("%s: blamed %v, several %v", what, got, b.inARow("h"))
+		}
+	}
+	refused("the host has taken nothing", 1, false, false)
+	observe(b, "another", 9, 1, transport.Delivered)
+	refused("another host has", 1, false, false)
+	observe(b, "h", 9, 1, transport.Delivered)
+	for range 5 {
+		refused("one user", 1, true, false)
+	}
+	refused("two users", 2, true, false)
+	refused("three users since the last delivery", 3, false, true)
+	observe(b, "h", 9, 1, transport.Delivered)
+	refused("the host takes others' again", 1, true, false)
+	b.apps["h"].took = time.Now().Add(-answersWithin)
+	refused("the last delivery is long ago", 1, false, false)
+	for i := range 2 * maxWindows { // users make up hosts
+		observe(b, fmt.Sprint("h", i), 1, 1, transport.UnclearRefusal)
+	}
+	if len(b.apps) > maxWindows {
+		t.Errorf("%d hosts", len(b.apps))
 	}
 }
