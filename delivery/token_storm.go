@@ -69,8 +69,11 @@ func (b *breaker) observe(app, user string, o transport.Outcome) (opened bool) {
 	defer b.mu.Unlock()
 	w, ok := b.apps[app]
 	if !ok {
-		if len(b.apps) >= maxWindows {
-			b.forgetOne()
+		for name := range b.apps { // any one makes room
+			if len(b.apps) < maxWindows {
+				break
+			}
+			delete(b.apps, name)
 		}
 		w = &userWindow{bad: make(map[uint64]bool)}
 		b.apps[app] = w
@@ -144,14 +147,6 @@ func (b *breaker) blames(host string) bool {
 	defer b.mu.Unlock()
 	w, ok := b.apps[host]
 	return ok && len(w.row) < severalUsers && time.Since(w.took) < answersWithin
-}
-
-// forgetOne makes room for a window. mu is held.
-func (b *breaker) forgetOne() {
-	for name := range b.apps {
-		delete(b.apps, name)
-		return
-	}
 }
 
 // reset closes an app's breaker and forgets its users, when the app resumes.

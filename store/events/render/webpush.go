@@ -37,14 +37,7 @@ func (p *Push) page() (json.RawMessage, bool) {
 	}
 	var members map[string]json.RawMessage
 	_ = json.Unmarshal(p.WebPush, &members)
-	if members == nil {
-		members = make(map[string]json.RawMessage, 6)
-	}
-	for name, value := range map[string]string{"title": text.Title, "body": text.Body, "tag": p.CollapseID, "event_id": r.EventID, "object": r.Object} {
-		if value != "" {
-			members[name] = marshal(value)
-		}
-	}
+	members = merged(members, present(map[string]string{"title": text.Title, "body": text.Body, "tag": p.CollapseID, "event_id": r.EventID, "object": r.Object}))
 	if len(r.Data) > 0 {
 		members["data"] = appendObject(nil, r.Data, appendQuote)
 	}
