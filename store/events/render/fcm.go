@@ -142,8 +142,8 @@ func (p *Push) shown(doc *rendered) map[string]json.RawMessage {
 	return present(map[string]string{"title": text.Title, "body": text.Body, "sound": name, "tag": p.CollapseID})
 }
 
-// size is how many bytes of keys and values Android gets, which is never less than what other devices get: the
-// payload of APNs fits, and it has all that iPhones and web apps get.
+// size is how many bytes of keys and values Android gets. What iPhones and web apps get fits because the payload of
+// APNs does, which has all of it and the same limit.
 func (m *fcmMessage) size() (n int) {
 	m.eachOfData(func(name, value string) { n += len(name) + len(value) })
 	for name, value := range m.shown {
