@@ -66,17 +66,22 @@ func TestQ5_ADelayedJobStartsWhenItIsDue(t *testing.T) {
 			late <- c.Now.Sub(c.EnqueuedAt)
 			return queue.Result{}
 		}))
+		due := 150 * time.Millisecond
+		usual := due + 20*time.Millisecond
+		if db.Embedded() {
+			usual = due + 100*time.Millisecond // its scripts run in this process, slowed by the race detector
+		}
 		best := time.Hour
-		for round := 0; round < 40 && best > 170*time.Millisecond; round++ { // one that the machine did not disturb
-			w.mustEnqueue(queue.Job{Delay: 150 * time.Millisecond}, queue.Job{Delay: time.Hour})
+		for round := 0; round < 40 && best > usual; round++ { // one that the machine did not disturb
+			w.mustEnqueue(queue.Job{Delay: due}, queue.Job{Delay: time.Hour})
 			d := <-late
-			if d < 150*time.Millisecond {
+			if d < due {
 				t.Fatalf("started after %v", d)
 			}
 			best = min(best, d)
 		}
-		if best > 170*time.Millisecond {
-			t.Errorf("started %v late", best-150*time.Millisecond)
+		if best > usual {
+			t.Errorf("started %v late", best-due)
 		}
 		w.mustBeConsistent()
 	})

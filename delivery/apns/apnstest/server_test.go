@@ -115,7 +115,7 @@ func TestServerRecordsRequest(t *testing.T) {
 
 func TestServerChecksHeaders(t *testing.T) {
 	t.Parallel()
-	s, c := setup(t, Options{Topics: []string{DefaultTopic}})
+	s, c := setup(t, Options{Topics: []string{DefaultTopic, DefaultTopic + ".voip"}})
 	set := func(k, v string) func(*http.Request) { return func(r *http.Request) { r.Header.Set(k, v) } }
 	payload := func(n int) func(*http.Request) {
 		return func(r *http.Request) {
@@ -145,7 +145,12 @@ func TestServerChecksHeaders(t *testing.T) {
 		{"empty", payload(0), 400, "PayloadEmpty"},
 		{"4097 bytes", payload(4097), 413, "PayloadTooLarge"},
 		{"4096 bytes", payload(4096), 200, ""},
-		{"voip 5120", func(r *http.Request) { payload(5120)(r); r.Header.Set("apns-push-type", "voip") }, 200, ""},
+		{"voip to the app", set("apns-push-type", "voip"), 400, "InvalidPushType"},
+		{"voip 5120", func(r *http.Request) {
+			payload(5120)(r)
+			r.Header.Set("apns-push-type", "voip")
+			r.Header.Set("apns-topic", DefaultTopic+".voip")
+		}, 200, ""},
 		{"no bearer", func(r *http.Request) { r.Header.Del("authorization") }, 403, "MissingProviderToken"},
 	}
 	for _, row := range rows {
