@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -26,7 +25,6 @@ const maxFieldErrors = 9 * MaxDeviceBatch
 // that tags cannot express. It is safe for concurrent use.
 type Validator struct {
 	engine *validator.Validate
-	quick  sync.Map // from reflect.Type to quick
 }
 
 // NewValidator makes a Validator that knows this package's own rules:
@@ -62,23 +60,6 @@ func NewValidator() *Validator {
 // Check returns every field that breaks a rule, by its JSON path; nil for none. The value is a
 // pointer to a struct.
 func (v *Validator) Check(value any) []FieldError {
-	if v.sound(reflect.ValueOf(value).Elem()) {
-		return nil
-	}
-	return v.failures(value)
-}
-
-// sound tells whether a value certainly keeps all rules.
-func (v *Validator) sound(value reflect.Value) bool {
-	check, ok := v.quick.Load(value.Type())
-	if !ok {
-		check, _ = v.quick.LoadOrStore(value.Type(), quickStruct(value.Type()))
-	}
-	return check.(quick)(value)
-}
-
-// failures runs the validator.
-func (v *Validator) failures(value any) []FieldError {
 	var failed validator.ValidationErrors
 	if err := v.engine.Struct(value); !errors.As(err, &failed) {
 		return nil
@@ -122,7 +103,7 @@ func fieldPath(namespace string) string {
 }
 
 // textRules are the rules for strings, by their tag. Each makes its check from the parameter after the =
-// of a tag. They hold for the quick check and for the validator.
+// of a tag.
 var textRules = map[string]func(param string) func(string) bool{
 	"identifier": func(param string) func(string) bool {
 		if param == "object" {
@@ -171,13 +152,10 @@ func validText(s string) bool {
 	return n >= 1 && n <= MaxMessageText
 }
 
-// reporter is told which rules a struct breaks; validator.StructLevel is one.
-type reporter interface {
-	ReportError(value any, field, structField, rule, param string)
-}
+// reporter is told which rules a struct breaks.
+type reporter = validator.StructLevel
 
-// fieldsTogether are the rules between the fields of a struct, by its type. They hold for the quick check
-// and for the validator.
+// fieldsTogether are the rules between the fields of a struct, by its type.
 var fieldsTogether = map[reflect.Type]func(reporter, reflect.Value){
 	reflect.TypeFor[Audience]():            together(audienceRules),
 	reflect.TypeFor[EventRequest]():        together(eventRules),
