@@ -77,7 +77,7 @@ func take(ctx context.Context, variable, addr string, c *config, log *slog.Logge
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", variable, err)
 	}
-	f.listener = &patientListener{Listener: listener}
+	f.listener = listener
 	f.server = &http.Server{
 		ReadHeaderTimeout: headerTimeout,
 		ReadTimeout:       readTimeout,
