@@ -70,9 +70,8 @@ func (s *server) listDeadLetters(ctx context.Context, in *listDeadLettersRequest
 //
 //	@Summary		Count dead letters
 //	@Description	Counts dead letters by kind, reason, type of event and app, the largest groups first. `type` and `app` are empty if
-//	@Description	there is none, and for letters that no handler saw. Of a queue's shard at most 1,000 groups are told apart: the rest
-//	@Description	of a kind is in a group with the reason `other` and without type and app. Letters that are not counted yet, for
-//	@Description	seconds after an update, are in that group too.
+//	@Description	there is none, and for letters that no handler saw. Of a kind the newest 10,000 are told apart, the same number of
+//	@Description	each shard: the rest of a kind is in a group with the reason `other` and without type and app.
 //	@Tags			operations
 //	@ID				listDeadLetterGroups
 //	@Produce		json

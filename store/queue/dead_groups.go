@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -15,110 +15,76 @@ import (
 )
 
 const (
-	// countStep is how many new dead letters of a shard one script counts, and countSteps how often
-	// DeadGroups asks. The regular looks at the shards count letters, too, so that mostly few are left.
-	countStep, countSteps = 1000, 10
+	// countStep is how many dead letters of a shard one script looks at, which takes some 5 ms of Redis' time.
+	countStep = 1000
+	// deadNewest is how many dead letters of a queue DeadGroups tells apart, of all shards together.
+	deadNewest = 10_000
 )
 
-// DeadGroups counts the dead letters by reason, type and app, the largest groups first. Of each shard
-// at most 1,000 groups are told apart. All other letters are in the group with the reason
-// api.DeadLetterRest and without type and app: also those that are not counted yet, for seconds after an
-// update or while a process of an earlier version deletes and retries letters.
+// DeadGroups counts the dead letters by reason, type and app, the largest groups first. Only the newest
+// letters are told apart: 10,000, the same number of each shard. All others are in the group with the reason
+// api.DeadLetterRest and without type and app.
 func (q *Queue) DeadGroups(ctx context.Context) ([]api.DeadLetterGroup, error) {
-	shards, err := q.shardGroups(ctx, "")
+	stats, err := q.Stats(ctx)
 	if err != nil {
 		return nil, err
 	}
-	counts := map[api.DeadLetterGroup]int64{}
-	for i := range shards {
-		for g, n := range shards[i].groups {
-			counts[g] += n
+	rest, counts := stats.DeadLetters, map[api.DeadLetterGroup]int64{}
+	err = q.lookAtDead(ctx, DeadFilter{}, deadSearch{newest: "+", look: deadNewest / q.o.Shards, what: deadGroup}, func(_ int64, groups []any) {
+		rest -= int64(len(groups))
+		for _, name := range groups {
+			counts[q.readGroup(redisdb.Text(name))]++
 		}
-		counts[api.DeadLetterGroup{Kind: q.DeadKind(), Reason: api.DeadLetterRest}] += max(0, shards[i].rest)
+	})
+	if rest > 0 {
+		counts[api.DeadLetterGroup{Kind: q.DeadKind(), Reason: api.DeadLetterRest}] = rest
 	}
 	list := make([]api.DeadLetterGroup, 0, len(counts))
 	for g, n := range counts {
-		if g.Count = n; n > 0 {
-			list = append(list, g)
-		}
+		g.Count = n
+		list = append(list, g)
 	}
 	slices.SortFunc(list, func(a, b api.DeadLetterGroup) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Type, b.Type), cmp.Compare(a.App, b.App))
 	})
-	return list, nil
+	return list, err
 }
 
-// shardGroups are the groups of a shard's dead letters.
-type shardGroups struct {
-	groups map[api.DeadLetterGroup]int64
-	// all is the number of letters, and rest that of those which are in none of the groups. It is negative
-	// while the groups have letters that a process of an earlier version took away.
-	all, rest int64
-	// unknown says that nothing else is known, because too many letters were to be left out.
-	unknown bool
-}
-
-// Statuses of dead_groups.lua.
-const (
-	groupsMore    = 1
-	groupsUnknown = 2
-)
-
-// shardGroups reads the groups of each shard, without the letters from an id on; "": of all letters.
-func (q *Queue) shardGroups(ctx context.Context, from string) ([]shardGroups, error) {
-	all, shards := make([]shardGroups, q.o.Shards), make([]int, q.o.Shards)
-	for n := range shards {
-		shards[n] = n
+// lookAtDead looks at the dead letters of each shard that a filter chooses, newest first, in pages. found gets
+// the number of those that fit, and what the search asks of them.
+func (q *Queue) lookAtDead(ctx context.Context, f DeadFilter, s deadSearch, found func(n int64, letters []any)) error {
+	from := make(map[int]string, q.o.Shards)
+	for n := range q.o.Shards {
+		from[n] = s.newest
 	}
-	for step := 1; len(shards) > 0; step++ {
+	for ; len(from) > 0 && s.look > 0; s.look -= countStep {
+		shards, step := slices.Sorted(maps.Keys(from)), min(s.look, countStep)
 		cmds := make([]redis.Cmder, len(shards))
 		for i, n := range shards {
-			cmds[i] = q.common.Scripts.DeadGroups.Cmd(ctx, q.shards[n].Keys(), countStep, from)
+			cmds[i] = q.findDead(ctx, n, f, deadSearch{newest: from[n], look: step, most: step, what: s.what})
 		}
-		if err := q.db.Pipeline(ctx, redisdb.Write, cmds...); err != nil {
-			return nil, err
+		if err := q.db.Pipeline(ctx, redisdb.Read, cmds...); err != nil {
+			return err
 		}
-		var again []int
 		for i, cmd := range cmds {
 			answer, err := cmd.(*redis.Cmd).Slice()
 			if err != nil {
-				return nil, fmt.Errorf("count dead letters of %s: %w", q.o.Name, err)
+				return fmt.Errorf("look at dead letters of %s: %w", q.o.Name, err)
 			}
-			status := redisdb.NumberAt(answer, 0)
-			if status == groupsMore && step < countSteps {
-				again = append(again, shards[i])
-				continue
+			found(redisdb.NumberAt(answer, 0), redisdb.ListAt(answer, 2))
+			if from[shards[i]] = "(" + redisdb.TextAt(answer, 1); from[shards[i]] == "(" {
+				delete(from, shards[i])
 			}
-			all[shards[i]] = q.readGroups(answer)
-			// Letters that are not counted yet may be some that are to be left out.
-			all[shards[i]].unknown = status == groupsUnknown || status == groupsMore && from != ""
 		}
-		shards = again
 	}
-	return all, nil
-}
-
-func (q *Queue) readGroups(answer []any) shardGroups {
-	s := shardGroups{groups: map[api.DeadLetterGroup]int64{}, all: redisdb.NumberAt(answer, 1)}
-	s.rest = s.all
-	named := redisdb.ListAt(answer, 2)
-	for i := 0; i+1 < len(named); i += 2 {
-		name := redisdb.Text(named[i])
-		if name == "" { // the rest (part_dead.lua)
-			continue
-		}
-		n, _ := strconv.ParseInt(redisdb.TextAt(named, i+1), 10, 64) // Redis counted
-		s.groups[q.deadGroup(name)] += n
-		s.rest -= n
-	}
-	return s
+	return nil
 }
 
 // DeadKind is what the dead letters of the queue are called.
 func (q *Queue) DeadKind() string { return strings.TrimSuffix(q.o.Name, "s") }
 
-// deadGroup reads the name of a group (part_dead.lua).
-func (q *Queue) deadGroup(name string) api.DeadLetterGroup {
+// readGroup reads the name of a group (dead_find.lua).
+func (q *Queue) readGroup(name string) api.DeadLetterGroup {
 	reason, class, _ := strings.Cut(name, classSep)
 	kind, app, _ := strings.Cut(class, classSep)
 	return api.DeadLetterGroup{Kind: q.DeadKind(), Reason: reason, Type: kind, App: app}
@@ -128,6 +94,7 @@ func (q *Queue) deadGroup(name string) api.DeadLetterGroup {
 const (
 	deadWhole  = "w"
 	deadIDs    = "i"
+	deadGroup  = "g"
 	deadNumber = ""
 )
 

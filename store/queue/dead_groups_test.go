@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"fanfare/api"
 	"fanfare/store/queue"
 	"fanfare/store/redisdb"
@@ -91,32 +89,6 @@ func TestN14_CountsOfDeadLetters(t *testing.T) {
 		w.mustBury(gone) // and the one that is tried again
 		w.wantGroups("Bad/likes/shop/production=1", "Gone/likes/shop/production=4", "Gone/news/=1")
 		w.mustBeConsistent()
-
-		t.Run("LettersOfAVersionBefore", func(t *testing.T) {
-			for _, n := range []int{0, 1} {
-				id := "old" + fmt.Sprint(n)
-				values := []any{"i", id, "t", "", "k", "", "u", "", "g", "", "w", "", "s", "1", "a", "", "p", "{}", "reason", "Old", "err", "e",
-					"label", "failed", "attempts", "1", "fence", "1", "report", ""}
-				eid, err := db.Client().XAdd(t.Context(), &redis.XAddArgs{Stream: w.prefix(n) + "dead", Values: values}).Result()
-				storetest.Must(t, err)
-				storetest.Must(t, db.Client().HSet(t.Context(), w.prefix(n)+"deadids", id, eid).Err())
-			}
-			w.wantGroups("Bad/likes/shop/production=1", "Gone/likes/shop/production=4", "Gone/news/=1", "Old//=2")
-			storetest.Must(t, w.q.DeleteDead(t.Context(), w.q.DeadID(0, "old0")))
-			w.wantGroups("Bad/likes/shop/production=1", "Gone/likes/shop/production=4", "Gone/news/=1", "Old//=1")
-			w.mustBeConsistent()
-		})
-		t.Run("AVersionBeforeTakesSomeAway", func(t *testing.T) {
-			for _, n := range []int{0, 1} {
-				for _, m := range db.Client().XRange(t.Context(), w.prefix(n)+"dead", "-", "+").Val() {
-					if m.Values["reason"] == "Gone" {
-						storetest.Must(t, db.Client().XDel(t.Context(), w.prefix(n)+"dead", m.ID).Err())
-					}
-				}
-			}
-			w.wantGroups("Bad/likes/shop/production=1", "Old//=1")
-			w.mustBeConsistent()
-		})
 	})
 }
 
@@ -128,10 +100,6 @@ func TestN14_DroppedLettersAreNotCounted(t *testing.T) {
 		old := dying{"Old", "likes", ""}
 		w.mustBury(old, old, old)
 		w.wantGroups("Old/likes/=3")
-		for n := range w.o.Shards { // the counts are right without counting anew
-			later := time.Now().Add(time.Hour).UnixMilli()
-			storetest.Must(t, db.Client().HSet(t.Context(), w.prefix(n)+"stats", "recounted", later).Err())
-		}
 		w.mustBury(dying{"New", "likes", ""}, dying{"New", "likes", ""})
 		looking := func(most int, age time.Duration, want ...string) {
 			another := w.another()
@@ -147,46 +115,22 @@ func TestN14_DroppedLettersAreNotCounted(t *testing.T) {
 	})
 }
 
-// N14: the shard tells 1,000 groups apart, and the rest is counted together. Looks count what nobody
-// asked for.
-func TestN14_ManyGroups(t *testing.T) {
+// N14: the newest letters of each shard are told apart, and the rest is counted together.
+func TestN14_TheNewestAreToldApart(t *testing.T) {
 	t.Parallel()
-	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
-		w := setup(t, db)
-		var all []dying
-		for n := range 1100 {
-			all = append(all, slices.Repeat([]dying{{"r", fmt.Sprintf("t%04d", n), ""}}, 1+n%20/19)...)
-		}
-		ids := w.mustBury(all...)
-		check := func(left int64) {
-			t.Helper()
-			groups, err := w.q.DeadGroups(t.Context())
-			storetest.Must(t, err)
-			var sum, rest int64
-			for _, g := range groups {
-				if sum += g.Count; g.Reason == api.DeadLetterRest {
-					rest += g.Count
-				}
-			}
-			if len(groups) > 1001 || sum != left || left == int64(len(ids)) && rest == 0 {
-				t.Errorf("%d groups of %d letters, %d in the rest; want %d", len(groups), sum, rest, left)
-			}
-			w.mustBeConsistent()
-		}
-		check(int64(len(ids)))
-		for i, id := range ids {
-			if i%2 == 0 {
-				storetest.Must(t, w.q.DeleteDead(t.Context(), w.dead(id)))
-			}
-		}
-		check(int64(len(ids) / 2))
-		for i, id := range ids {
-			if i%2 == 1 {
-				storetest.Must(t, w.q.DeleteDead(t.Context(), w.dead(id)))
-			}
-		}
-		w.wantGroups()
-	})
+	w := setup(t, storetest.Open(t, storetest.Redis(t).URL()), func(o *queue.Options) { o.Shards = 4 })
+	w.mustBury(slices.Repeat([]dying{{"Old", "likes", ""}}, 3000)...)
+	w.mustBury(slices.Repeat([]dying{{"New", "likes", ""}}, 9000)...)
+	sum, of := int64(0), map[string]int64{}
+	groups, err := w.q.DeadGroups(t.Context())
+	storetest.Must(t, err)
+	for _, g := range groups {
+		sum, of[g.Reason] = sum+g.Count, g.Count
+	}
+	// The shards differ by chance: one may have fewer than its share of 2,500.
+	if sum != 12000 || of["New"] < 8800 || of["New"] > 9000 || of[api.DeadLetterRest] < 2000 || of[api.DeadLetterRest] > 2300 {
+		t.Errorf("%d letters in %v", sum, of)
+	}
 }
 
 // N14: a list with a filter has each letter that fits once, newest first, whatever else there is.

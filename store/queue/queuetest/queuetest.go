@@ -169,38 +169,10 @@ func MustState(t testing.TB, db *redisdb.DB, queue, p string) *State {
 			s.Parked = append(s.Parked, ids(key)...)
 		}
 	}
-	s.countDead(c.XRange(ctx, p+"dead", "-", "+").Val(), c.HGetAll(ctx, p+"deadn").Val(), c.HGetAll(ctx, p+"stats").Val())
 	if s.lists != 0 {
 		s.wrong = append(s.wrong, fmt.Sprintf("%d times without a list, or the other way round", s.lists))
 	}
 	return s
-}
-
-// countDead checks the counts of dead letters: they are those of the letters up to the one that was
-// counted last.
-func (s *State) countDead(letters []redis.XMessage, groups, stats map[string]string) {
-	var at, seq, total, sum int64
-	fmt.Sscanf(stats["deadat"], "%d-%d", &at, &seq)
-	fmt.Sscan(stats["deadn"], &total)
-	counted := map[string]int64{}
-	for _, m := range letters {
-		var ms, n int64
-		fmt.Sscanf(m.ID, "%d-%d", &ms, &n)
-		if ms < at || ms == at && n <= seq {
-			class, _ := m.Values["class"].(string)
-			counted[fmt.Sprint(m.Values["reason"], "\x1f", class)]++
-			total--
-		}
-	}
-	for group, text := range groups {
-		n, _ := strconv.ParseInt(text, 10, 64)
-		if sum += n; n <= 0 || group != "" && n > counted[group] {
-			s.wrong = append(s.wrong, fmt.Sprintf("%s dead letters of group %q, not %d", text, group, counted[group]))
-		}
-	}
-	if fmt.Sscan(stats["deadn"], &at); total != 0 || sum != at && stats["deadn"] != "" {
-		s.wrong = append(s.wrong, fmt.Sprintf("%d dead letters are not counted, or too many; %d in groups", -total, sum))
-	}
 }
 
 // Problems finds what does not fit together. It must be asked while nothing

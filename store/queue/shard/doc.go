@@ -102,7 +102,6 @@
 //	guard:<name>         string  companion record               as SetGuards says
 //	dead                 stream  dead letters                   7 days, 100,000
 //	deadids              hash    job: its dead letter           with it
-//	deadn                hash    reason and class: dead letters with them
 //	stats                hash    counters                       for ever
 //	served               string  somebody works on this shard   3 leases
 //

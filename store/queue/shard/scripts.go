@@ -20,7 +20,7 @@ type Scripts struct {
 	rewrite, renameAttached, renameMarks *redisdb.Script
 	Unpark, Stats, DeadRetry, DeadDelete *redisdb.Script
 	ListReports, CancelReport, Find      *redisdb.Script
-	DeadFind, DeadGroups, GuardSet       *redisdb.Script
+	DeadFind, GuardSet                   *redisdb.Script
 }
 
 // loadScripts reads them, once in a process.
@@ -32,7 +32,7 @@ var loadScripts = sync.OnceValue(func() *Scripts {
 		look: get("shard_look"), check: get("shard_check"),
 		rewrite: get("job_rewrite"), renameAttached: get("attachment_rename"), renameMarks: get("marks_rename"),
 		Unpark: get("parked_move"), Stats: get("shard_stats"), DeadRetry: get("dead_retry"), DeadDelete: get("dead_delete"),
-		ListReports: get("reports_list"), CancelReport: get("report_cancel"), DeadFind: get("dead_find"), DeadGroups: get("dead_groups"), Find: get("job_find"),
+		ListReports: get("reports_list"), CancelReport: get("report_cancel"), DeadFind: get("dead_find"), Find: get("job_find"),
 		GuardSet: get("guard_set"),
 	}
 })

@@ -2,7 +2,7 @@
 -- KEYS: 1 the shard's records, 2 a key that never exists
 -- ARGV: 1 newest id to look at, as XREVRANGE takes it, 2 most letters to look at, 3 most to
 --       find, 4 reason or '', 5 type or '', 6 app, its topic or '', 7 what to answer of
---       each: w the whole letter, i the ids of letter and job, or '' nothing
+--       each: w the whole letter, i the ids of letter and job, g its reason and class, or '' nothing
 -- RETURNS: {how many it found, the id of the last letter it looked at or '' if that was the oldest, what it
 --          found; whole letters as XREVRANGE has them}
 -- @include lua/part_shard.lua
@@ -22,7 +22,7 @@ local letters = redis.call('XREVRANGE', DEAD, ARGV[1], '-', 'COUNT', look)
 for n, one in ipairs(letters) do
   if fits(one[2]) then
     count = count + 1
-    found[count] = what == 'w' and one or what == 'i' and { one[1], one[2][2] } or nil
+    found[count] = what == 'w' and one or what == 'i' and { one[1], one[2][2] } or what == 'g' and one[2][20] .. '\31' .. (one[2][CLASS] or '') or nil
   end
   if n == look or count == most and n < #letters then
     last = one[1]

@@ -31,7 +31,7 @@
 local session, lease = ARGV[1], tonumber(ARGV[2])
 local dead_ttl, dead_max = tonumber(ARGV[8]), tonumber(ARGV[9])
 local o = { retention = tonumber(ARGV[4]), most = tonumber(ARGV[7]) }
-local STEP, UNCLAIMED, NAMES, SESSIONS, COUNT = 100, 500, 16, 16, 1000
+local STEP, UNCLAIMED, NAMES, SESSIONS = 100, 500, 16, 16
 local us = now_us()
 local ms = math.floor(us / 1000)
 local wake, more = -1, 0
@@ -93,7 +93,6 @@ if unclaimed > 0 then wake_in(UNCLAIMED / 2) end
 promote()
 if trim_dead(ms, dead_ttl, dead_max, STEP) then more = 1 end
 if trim_parts(1000) then more = 1 end
-if count_dead(ms, COUNT) then more = 1 end
 save(tonumber(ARGV[5]), tonumber(ARGV[6]))
 if back > 0 then redis.call('HINCRBY', STATS, 'recovered', back) end
 redis.call('SET', P .. 'served', '1', 'PX', ARGV[10])
