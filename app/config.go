@@ -41,12 +41,11 @@ type config struct {
 	DatabaseURL      string        `group:"SQL" env:"FANFARE_DATABASE_URL" envDefault:"sqlite:fanfare.db" secret:"url" desc:"sqlite:<file> (several processes on one machine may share it when Redis is a real one) or mysql://user:password@host:port/name"`
 	DeletedRetention time.Duration `env:"FANFARE_DELETED_RETENTION" envDefault:"720h" least:"1ms" desc:"how long SQL remembers deleted contacts and uploads; an upload id that is posted again after that is a new upload"`
 
-	APNsURL      string `group:"APNs" env:"FANFARE_APNS_URL" shown:"Apple's host by the device's environment" desc:"base URL of APNs, https://host[:port]"`
-	APNsCAFile   string `env:"FANFARE_APNS_CA_FILE" shown:"system roots" desc:"PEM file of the certificate authorities that fanfare trusts for APNs"`
-	APNsKeyFile  string `env:"FANFARE_APNS_KEY_FILE" shown:"none: log sender" desc:".p8 key that signs for every topic and both environments; without it and without an apps file notifications are only logged"`
-	APNsKeyID    string `env:"FANFARE_APNS_KEY_ID" shown:"none" desc:"id of that key"`
-	APNsTeamID   string `env:"FANFARE_APNS_TEAM_ID" shown:"none" desc:"team that the key belongs to"`
-	APNsAppsFile string `env:"FANFARE_APNS_APPS_FILE" shown:"none" desc:"the former name of FANFARE_APPS_FILE"`
+	APNsURL     string `group:"APNs" env:"FANFARE_APNS_URL" shown:"Apple's host by the device's environment" desc:"base URL of APNs, https://host[:port]"`
+	APNsCAFile  string `env:"FANFARE_APNS_CA_FILE" shown:"system roots" desc:"PEM file of the certificate authorities that fanfare trusts for APNs"`
+	APNsKeyFile string `env:"FANFARE_APNS_KEY_FILE" shown:"none: log sender" desc:".p8 key that signs for every topic and both environments; without it and without an apps file notifications are only logged"`
+	APNsKeyID   string `env:"FANFARE_APNS_KEY_ID" shown:"none" desc:"id of that key"`
+	APNsTeamID  string `env:"FANFARE_APNS_TEAM_ID" shown:"none" desc:"team that the key belongs to"`
 
 	AppsFile           string        `group:"Push" env:"FANFARE_APPS_FILE" shown:"none" desc:"several apps: JSON {\"apps\": [{\"topic\", \"environment\", \"url\"?, \"key_file\", \"key_id\", \"team_id\" or \"cert_file\", \"cert_password\"?}, {\"platform\": \"fcm\", \"topic\", \"service_account_file\", \"url\"?, \"token_url\"?, \"ca_file\"?}, {\"platform\": \"webpush\", \"topic\", \"public_key\", \"private_key_file\", \"subject\", \"ca_file\"?, \"connect_to\"?}]}; goes before FANFARE_APNS_KEY_FILE, read again on SIGHUP, all of it or nothing"`
 	WebPushOrigins     []string      `env:"FANFARE_WEBPUSH_ORIGINS" shown:"those of Chrome, Edge, Firefox and Safari" desc:"hosts of further push services of browsers, such as push.example.com,*.push.example.com; * for all: then users choose which public hosts fanfare connects to"`
@@ -111,24 +110,10 @@ func (c *config) has(role string) bool { return slices.Contains(c.Roles, role) }
 func (c *config) embedded() bool { return c.RedisURL == "" || c.RedisURL == "embedded" }
 
 // sends tells whether there are credentials. Without them, notifications are only logged.
-func (c *config) sends() bool {
-	_, file := c.appsFile()
-	return c.APNsKeyFile != "" || file != ""
-}
+func (c *config) sends() bool { return c.APNsKeyFile != "" || c.AppsFile != "" }
 
-// The variables of the apps file: its name and its former name.
-const (
-	appsFileVariable   = "FANFARE_APPS_FILE"
-	formerAppsVariable = "FANFARE_APNS_APPS_FILE"
-)
-
-// appsFile is the apps file, "" for none, and the variable that names it.
-func (c *config) appsFile() (variable, file string) {
-	if c.APNsAppsFile != "" {
-		return formerAppsVariable, c.APNsAppsFile
-	}
-	return appsFileVariable, c.AppsFile
-}
+// appsFileVariable names the apps file.
+const appsFileVariable = "FANFARE_APPS_FILE"
 
 // problems are all errors of a configuration, one sentence each, beginning with the variable's
 // name.

@@ -191,10 +191,7 @@ func (c *config) checkAPNs() problems {
 		missing("FANFARE_APNS_KEY_ID", c.APNsKeyID)
 		missing("FANFARE_APNS_TEAM_ID", c.APNsTeamID)
 	}
-	if c.AppsFile != "" && c.APNsAppsFile != "" {
-		p = append(p, formerAppsVariable+": is the former name of "+appsFileVariable+"; set one of them")
-	}
-	if _, file := c.appsFile(); !keyed && file == "" {
+	if !keyed && c.AppsFile == "" {
 		for name, value := range map[string]string{"FANFARE_APNS_URL": c.APNsURL, "FANFARE_APNS_CA_FILE": c.APNsCAFile} {
 			if value != "" {
 				p = append(p, name+": means nothing without FANFARE_APNS_KEY_FILE or "+appsFileVariable)
@@ -268,7 +265,6 @@ func (c *config) checkFiles() problems {
 		{"FANFARE_APNS_CA_FILE", c.APNsCAFile},
 		{"FANFARE_APNS_KEY_FILE", c.APNsKeyFile},
 		{appsFileVariable, c.AppsFile},
-		{formerAppsVariable, c.APNsAppsFile},
 		{"FANFARE_USER_KEYS_FILE", c.UserKeysFile},
 		{"FANFARE_TLS_CERT_FILE", c.TLSCertFile},
 		{"FANFARE_TLS_KEY_FILE", c.TLSKeyFile},

@@ -81,8 +81,8 @@ func TestConfigReadsEveryVariable(t *testing.T) {
 		!slices.Equal(c.AllowedOrigins, []string{"https://a.example", "capacitor://localhost"}) {
 		t.Errorf("%+v", c)
 	}
-	// Everything was set above, except the two names of the apps file, which replaces the key.
-	if got, want := len(c.settings()), len(variables())-2; got != want || len(environ) != want {
+	// Everything was set above, except the apps file, which replaces the key.
+	if got, want := len(c.settings()), len(variables())-1; got != want || len(environ) != want {
 		t.Errorf("%d variables were set and %d read, want %d: %v", len(environ), got, want, c.settings())
 	}
 }
@@ -148,7 +148,6 @@ func TestConfigProblems(t *testing.T) {
 		"ShardBeyondTheLast":     {"FANFARE_REDIS_URL=redis://h FANFARE_SHARD_SET=0-8", "FANFARE_SHARD_SET: 8 is not below FANFARE_SHARDS (8)"},
 		"TooManyShards":          {"FANFARE_SHARDS=257", "FANFARE_SHARDS: 257 is not within 1 to 256"},
 		"APNsURLAlone":           {"FANFARE_APNS_URL=https://h", "FANFARE_APNS_URL: means nothing without"},
-		"AppsFileTwice":          {"FANFARE_APPS_FILE=/dev/null FANFARE_APNS_APPS_FILE=/dev/null", "FANFARE_APNS_APPS_FILE: is the former name of FANFARE_APPS_FILE"},
 		"APNsURLPlain":           {"FANFARE_APNS_URL=http://h", "FANFARE_APNS_URL: is not https://"},
 		"RetryMaxBelowBase":      {"FANFARE_RETRY_MAX=1ms", "FANFARE_RETRY_MAX: 1ms is below FANFARE_RETRY_BASE"},
 		"PausedBelowZero":        {"FANFARE_PAUSED_BYTES=-1", "FANFARE_PAUSED_BYTES: -1 is not at least 0"},

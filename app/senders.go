@@ -37,8 +37,7 @@ func (a *app) openSender() (transport.Sender, error) {
 
 // configure reads the apps file and the files with credentials, for all senders at once.
 func (a *app) configure(s transport.Sender) error {
-	variable, file := a.config.appsFile()
-	return transport.Configure(s, variable, file)
+	return transport.Configure(s, appsFileVariable, a.config.AppsFile)
 }
 
 // newAPNs makes the sender to APNs.

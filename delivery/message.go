@@ -40,12 +40,7 @@ func ShowMessage(group string, text []byte) json.RawMessage {
 // bytes that it stands for, and the event's id is taken from the job's group. In the payload, the id
 // and other texts that most payloads share are replaced by bytes that never occur in JSON.
 const (
-	messageForm = 3
-	// otherForm is the form of messages to other platforms than APNs, which have no environment.
-	// Processes that know APNs alone refuse it, and do not send such a message to APNs.
-	otherForm = 4
-	// browserForm is the form of messages to browsers, which have a target as well.
-	browserForm = 5
+	messageForm = 1 // another is refused
 	eventByte   = 1
 )
 
@@ -74,7 +69,9 @@ const (
 	isRetrying
 	isRefused
 	isSandbox
-	isHex // the token is stored as the bytes of its hexadecimal digits
+	isHex   // the token is stored as the bytes of its hexadecimal digits
+	isOther // the device is of another platform than APNs, and has no environment
+	hasTarget
 )
 
 const (
@@ -114,18 +111,11 @@ func appendText(b []byte, s string) []byte {
 
 func (m *message) appendDevice(b []byte) []byte {
 	token, inHex := packToken(m.Token)
-	form := byte(messageForm)
-	switch {
-	case m.Target != "":
-		form = browserForm
-	case m.Environment == "":
-		form = otherForm
-	}
-	b = append(b, form, flag(m.Suspect, isSuspect)|flag(m.Retrying, isRetrying)|flag(m.Refused != "", isRefused)|
-		flag(m.Environment == api.EnvSandbox, isSandbox)|flag(inHex, isHex))
+	b = append(b, messageForm, flag(m.Suspect, isSuspect)|flag(m.Retrying, isRetrying)|flag(m.Refused != "", isRefused)|
+		flag(m.Environment == api.EnvSandbox, isSandbox)|flag(inHex, isHex)|flag(m.Environment == "", isOther)|flag(m.Target != "", hasTarget))
 	b = appendText(appendText(appendText(b, token), m.User), m.Topic)
 	b = binary.AppendVarint(b, m.RegisteredAt)
-	if form == browserForm {
+	if m.Target != "" {
 		b = appendText(b, m.Target)
 	}
 	if m.Refused != "" {
@@ -192,8 +182,7 @@ func (e *encoder) message(user string, d *api.Device) []byte {
 // decodeMessage decodes the payload of a job in this group.
 func decodeMessage(group string, text []byte) (*message, error) {
 	event, r := events.EventOfGroup(group), &fields{rest: text}
-	form := r.byte()
-	if form < messageForm || form > browserForm {
+	if form := r.byte(); form != messageForm {
 		return nil, fmt.Errorf("a notification of form %d", form)
 	}
 	flags := r.byte()
@@ -202,13 +191,13 @@ func decodeMessage(group string, text []byte) (*message, error) {
 		Suspect: flags&isSuspect != 0, Retrying: flags&isRetrying != 0,
 	}
 	switch {
-	case form == browserForm:
-		m.Target = r.text()
-		fallthrough
-	case form == otherForm:
+	case flags&isOther != 0:
 		m.Environment = ""
 	case flags&isSandbox != 0:
 		m.Environment = api.EnvSandbox
+	}
+	if flags&hasTarget != 0 {
+		m.Target = r.text()
 	}
 	if flags&isHex != 0 {
 		m.Token = hex.EncodeToString([]byte(m.Token))

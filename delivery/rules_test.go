@@ -143,10 +143,8 @@ func TestARegistrationChangesTheApp(t *testing.T) {
 	}
 }
 
-// W18: the waiting message of a device of APNs has the bytes that it had before there were other
-// platforms. Processes of that time refuse the message of another platform, so that they never send
-// it to APNs.
-func TestW18_TheBytesOfAWaitingMessage(t *testing.T) {
+// A waiting message is short, because millions may wait.
+func TestTheBytesOfAWaitingMessage(t *testing.T) {
 	t.Parallel()
 	const event = "0qqgk90o3q97mu3iev50vl7a1q0g1qh3"
 	m := &message{
@@ -155,15 +153,15 @@ func TestW18_TheBytesOfAWaitingMessage(t *testing.T) {
 			`{"aps":{"alert":{"title":"Hello","body":"world"},"sound":"default"},"event_id":"` + event + `","type":"t"}`)},
 	}
 	const rest = "\x03bob\x0fcom.example.app\xc6\x01\x0cT\x02Hello\x04world\"},\x0f\x07\x01\x0et\"}"
-	if got, want := string(m.encode()), "\x03\x10 "+strings.Repeat("\xab", 32)+rest; got != want {
+	if got, want := string(m.encode()), "\x01\x10 "+strings.Repeat("\xab", 32)+rest; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	m.Token, m.Environment = "an-fcm-token-of-30-characters-", ""
-	if got, want := string(m.encode()), "\x04\x00\x1ean-fcm-token-of-30-characters-"+rest; got != want {
+	if got, want := string(m.encode()), "\x01\x20\x1ean-fcm-token-of-30-characters-"+rest; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	m.Token, m.Target = "wp."+strings.Repeat("a", 43), "https://a.b/x p a"
-	browser := "\x05\x00." + m.Token + strings.Replace(rest, "\xc6\x01", "\xc6\x01\x11"+m.Target, 1)
+	browser := "\x01\x60." + m.Token + strings.Replace(rest, "\xc6\x01", "\xc6\x01\x11"+m.Target, 1)
 	if got := string(m.encode()); got != browser {
 		t.Errorf("%q, want %q", got, browser)
 	}

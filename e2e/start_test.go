@@ -53,7 +53,7 @@ func TestStartRefusals(t *testing.T) {
 		"KeyCannotSign":  {nil, []string{"FANFARE_APNS_KEY_FILE=" + broken, "FANFARE_APNS_KEY_ID=K", "FANFARE_APNS_TEAM_ID=T"}, 1, []string{"FANFARE_APNS_KEY_FILE"}},
 		"BrokenAppsFile": {nil, []string{"FANFARE_APPS_FILE=" + broken}, 1, []string{"FANFARE_APPS_FILE: " + broken}},
 		"BrokenApps": {
-			nil, []string{"FANFARE_APNS_APPS_FILE=" + wrongApps}, 1, []string{"FANFARE_APNS_APPS_FILE", "apps[0]: topic:", "apps[0]: environment:", "apps[1]: platform:", "apps[2]: json:"},
+			nil, []string{"FANFARE_APPS_FILE=" + wrongApps}, 1, []string{"FANFARE_APPS_FILE", "apps[0]: topic:", "apps[0]: environment:", "apps[1]: platform:", "apps[2]: json:"},
 		},
 		"BrokenUserKeys": {nil, []string{"FANFARE_USER_KEYS_FILE=" + broken}, 1, []string{"FANFARE_USER_KEYS_FILE: is not a JSON Web Key Set"}},
 		"BrokenCert":     {nil, []string{"FANFARE_TLS_CERT_FILE=" + broken, "FANFARE_TLS_KEY_FILE=" + broken}, 1, []string{"FANFARE_TLS_CERT_FILE"}},
@@ -366,7 +366,7 @@ func TestSIGHUPReadsTheAppsFileAgain(t *testing.T) {
 			topic, apns.URL(), apns.KeyFile(), apns.KeyID())
 	}
 	write(`{"apps":[` + app("com.example.other") + `]}`)
-	p := mustServe(t, dir, "FANFARE_APNS_APPS_FILE="+file, "FANFARE_APNS_CA_FILE="+apns.CAFile())
+	p := mustServe(t, dir, "FANFARE_APPS_FILE="+file, "FANFARE_APNS_CA_FILE="+apns.CAFile())
 	p.mustRegister(1)
 	failed := func() int {
 		var accepted struct{ ID string }

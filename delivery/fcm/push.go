@@ -88,7 +88,7 @@ func limited(payload []byte, left time.Duration, now time.Time) ([]byte, error) 
 		APNs    *struct {
 			Headers map[string]string `json:"headers"`
 			Payload json.RawMessage   `json:"payload"`
-		} `json:"apns,omitempty"` // a payload that waits since an earlier version has none
+		} `json:"apns,omitempty"`
 		WebPush struct {
 			Headers map[string]string `json:"headers"`
 		} `json:"webpush"`

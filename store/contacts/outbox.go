@@ -20,8 +20,7 @@ func kinds() []string {
 
 // Outbox announces changes again whose jobs are not done, because the process that committed them
 // died or Redis lost the jobs. A change has at most one live job, and that job deletes its row. A
-// batch of contacts has no job: processes of an earlier build would not know its type, and would
-// make a dead letter of it.
+// batch of contacts has no job: the call relays it, or the sweeper.
 func (s *Store) Outbox() map[string]record.OutboxHandler {
 	return map[string]record.OutboxHandler{
 		record.KindContact: s.announceAgain, record.KindUpload: s.announceAgain, record.KindRebuild: s.announceAgain,

@@ -197,22 +197,6 @@ func TestP4_AnOlderRelayNeverHasTheLastWord(t *testing.T) {
 	})
 }
 
-func TestGuardFormat(t *testing.T) {
-	t.Parallel()
-	g := devices.Guard{User: "a:b@c-d_e.f", RegisteredAt: api.AtMillis(1790000000123), Topic: "com.example.app", Environment: api.EnvProduction, State: api.DeviceActive}
-	if s := devices.EncodeGuard(g); s != "active|1790000000123|production|com.example.app|a:b@c-d_e.f" {
-		t.Fatal(s)
-	}
-	if got, ok := devices.ParseGuard(devices.EncodeGuard(g)); !ok || got != g {
-		t.Fatalf("%+v", got)
-	}
-	for _, bad := range []string{"", "x", "a|b|c|d|e", "a|1|c|d", "a|1|c|d|e|f"} {
-		if _, ok := devices.ParseGuard(bad); ok {
-			t.Errorf("%q was read", bad)
-		}
-	}
-}
-
 // P4, P10: after any order of writes, the guard and the cache have the state that is on record in the end, with
 // the keys of a browser's last registration.
 func TestConcurrentWritesOfOneTokenAllSucceed(t *testing.T) {

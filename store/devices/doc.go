@@ -37,15 +37,6 @@
 // last one written has the newest record, whatever the order in which Redis runs the commands of several
 // writers, also of writers that have given up.
 //
-// A device of another platform than APNs has a form of its own in d and in its guard, which processes
-// that know APNs alone take for a miss (W18).
-//
-// An earlier form had the version in a separate key, ff:{u:<user>}:version. Processes of that form
-// read these entries correctly: without d they find no entry. But their writers store no v, and
-// remove an existing one. So while processes of both forms run, a slow reader may fill the cache
-// with settings that such a writer has just replaced. These stay until the next write, or for 10
-// min.
-//
 // The transaction also leaves outbox rows. The writer relays them itself. The sweeper of
 // any process relays them once more after 5 s and removes them: the writer may have died
 // or been refused, or a master may have died before its replica had the change. So

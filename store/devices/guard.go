@@ -43,43 +43,27 @@ func (g Guard) Reaches(user string) bool {
 	return g.User == user && g.State != api.DeviceDropped && g.State != StateGone
 }
 
-// EncodeGuard writes a guard as one line: state|registered_at|environment|topic|user. None of these
-// can contain a bar. The guard of a device of another platform than APNs, which has no environment, has
-// one part more, so that processes that know APNs alone do not read it: a browser's target, and for FCM
-// an empty one.
+// EncodeGuard writes a guard as one line: state|registered_at|environment|topic|user|target. None of these
+// can contain a bar.
 func EncodeGuard(g Guard) string {
 	var at int64
 	if !g.RegisteredAt.IsZero() {
 		at = g.RegisteredAt.UnixMilli()
 	}
-	line := strings.Join([]string{string(g.State), strconv.FormatInt(at, 10), string(g.Environment), g.Topic, g.User}, "|")
-	if g.otherPlatform() {
-		line += "|" + g.Target
-	}
-	return line
+	return strings.Join([]string{string(g.State), strconv.FormatInt(at, 10), string(g.Environment), g.Topic, g.User, g.Target}, "|")
 }
-
-// otherPlatform tells whether this is a device, and not one of APNs.
-func (g Guard) otherPlatform() bool { return g.Environment == "" && g.State != StateGone }
 
 // ParseGuard reads the form of EncodeGuard. It returns false for any other text, including "".
 func ParseGuard(s string) (Guard, bool) {
 	part := strings.Split(s, "|")
-	if len(part) < 5 {
+	if len(part) != 6 {
 		return Guard{}, false
 	}
 	at, err := strconv.ParseInt(part[1], 10, 64)
 	g := Guard{State: api.DeviceState(part[0]), RegisteredAt: api.AtMillis(at),
-		Environment: api.Environment(part[2]), Topic: part[3], User: part[4]}
-	if g.otherPlatform() {
-		if len(part) != 6 {
-			return Guard{}, false
-		}
-		g.Target = part[5]
-		_, isTarget := api.ParseTarget(g.Target)
-		return g, err == nil && (g.Target == "" || isTarget)
-	}
-	return g, err == nil && len(part) == 5
+		Environment: api.Environment(part[2]), Topic: part[3], User: part[4], Target: part[5]}
+	_, isTarget := api.ParseTarget(g.Target)
+	return g, err == nil && (g.Target == "" || isTarget && g.Environment == "")
 }
 
 // GuardOf says to whom a token of this user belongs now, from the user's settings in the cache or

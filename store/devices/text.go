@@ -10,13 +10,9 @@ import (
 // The text of a user's devices in the cache has the fields that targeting needs. Each device ends
 // with deviceEnd, and each of its fields with fieldEnd. No field can contain either. It is not
 // JSON, because it is parsed for every notification.
-//
-// A device with a locale has one more field, the locale, and so has every device of another platform than
-// APNs, which has no environment. A browser has one field more, its target. Processes that do not know a
-// device's platform take the text with such a device for another form, so that they do not send to it.
 const (
 	deviceEnd, fieldEnd = "\x1e", "\x1f"
-	deviceFields        = 5
+	deviceFields        = 7
 )
 
 func devicesText(list []api.Device) string {
@@ -24,16 +20,8 @@ func devicesText(list []api.Device) string {
 	for i := range list {
 		d := &list[i]
 		for _, v := range [deviceFields]string{d.Token, d.Topic, string(d.Environment), string(d.State),
-			strconv.FormatInt(d.RegisteredAt.UnixMilli(), 10)} {
+			strconv.FormatInt(d.RegisteredAt.UnixMilli(), 10), d.Locale, d.Target} {
 			b.WriteString(v)
-			b.WriteString(fieldEnd)
-		}
-		if d.Locale != "" || d.Environment == "" {
-			b.WriteString(d.Locale)
-			b.WriteString(fieldEnd)
-		}
-		if d.Target != "" {
-			b.WriteString(d.Target)
 			b.WriteString(fieldEnd)
 		}
 		b.WriteString(deviceEnd)
@@ -45,20 +33,18 @@ func devicesText(list []api.Device) string {
 func parseDevices(text string) ([]api.Device, bool) {
 	list := make([]api.Device, 0, strings.Count(text, deviceEnd))
 	for text != "" {
-		line, rest, ended := strings.Cut(text, fieldEnd+deviceEnd)
-		var v [deviceFields + 2]string
-		n := 0
-		for more := true; more; n++ {
-			if n == len(v) {
+		line, rest, ended := strings.Cut(text, deviceEnd)
+		var v [deviceFields]string
+		for n := range v {
+			var found bool
+			if v[n], line, found = strings.Cut(line, fieldEnd); !found {
 				return nil, false
 			}
-			v[n], line, more = strings.Cut(line, fieldEnd)
 		}
 		at, err := strconv.ParseInt(v[4], 10, 64)
 		d := api.Device{Token: v[0], Topic: v[1], Environment: api.Environment(v[2]),
 			State: api.DeviceState(v[3]), RegisteredAt: api.AtMillis(at), Locale: v[5], Target: v[6]}
-		browser := d.PlatformOf() == api.PlatformWebPush
-		if !ended || n < deviceFields || err != nil || (n == len(v)) != browser || (d.Target != "") != browser {
+		if !ended || line != "" || err != nil || (d.Target != "") != (d.PlatformOf() == api.PlatformWebPush) {
 			return nil, false
 		}
 		text, list = rest, append(list, d)

