@@ -36,8 +36,8 @@ type User struct {
 	Scopes []UserScope
 	// IssuedAt and ExpiresAt are whole seconds.
 	IssuedAt, ExpiresAt time.Time
-	// KeyID names the key that signed the token.
-	KeyID string
+	// KeyID names the key that signed the token, and KeyPrint tells it from another key of that name.
+	KeyID, KeyPrint string
 }
 
 // Allows tells whether the user's token has a scope.

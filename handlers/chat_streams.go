@@ -56,6 +56,8 @@ func (s *server) pending(ctx context.Context, in *pendingRequest) (*api.PendingC
 func (s *server) awaitPending(ctx context.Context, in *pendingRequest) (*api.PendingChats, error) {
 	over := time.NewTimer(time.Duration(in.WaitMS) * time.Millisecond)
 	defer over.Stop()
+	check := time.NewTicker(web.CheckEvery)
+	defer check.Stop()
 	watch, err := s.watch(ctx, in.User)
 	if err != nil {
 		return nil, err
@@ -64,6 +66,11 @@ func (s *server) awaitPending(ctx context.Context, in *pendingRequest) (*api.Pen
 	for last := false; ; {
 		select {
 		case <-watch.Wake():
+		case <-check.C:
+			if err := s.web.StillAllowed(ctx); err != nil {
+				return nil, err
+			}
+			continue
 		case <-over.C:
 			last = true
 		case <-s.web.Closing():

@@ -19,8 +19,8 @@ import (
 const (
 	// beatEvery is how often an open stream sends a heartbeat.
 	beatEvery = 15 * time.Second
-	// checkEvery is how often, at least, a stream checks whether its API key is still valid.
-	checkEvery = 5 * time.Second
+	// CheckEvery is how often, at least, a stream or long poll checks whether its caller is still allowed.
+	CheckEvery = 5 * time.Second
 	// slowAfter is how long one write may take before the reader is disconnected.
 	slowAfter = 10 * time.Second
 	// comeBack is the least time after which a client whose stream ended is told to come back. Each
@@ -238,7 +238,7 @@ func (st *Stream) pause() time.Duration {
 	if st.receipt.awaited {
 		return min(wait, askAfter)
 	}
-	return min(wait, checkEvery)
+	return min(wait, CheckEvery)
 }
 
 // writeHead writes the response's head, which is the whole response to HEAD.
@@ -256,10 +256,10 @@ func (st *Stream) begin() error {
 		return nil
 	}
 	st.leaveRequest()
-	early := rand.N(checkEvery) // spreads the heartbeats of streams that began at once
+	early := rand.N(CheckEvery) // spreads the heartbeats of streams that began at once
 	st.begun, st.beat = true, time.Now().Add(-early)
 	st.writeHead()
-	st.ticker = time.NewTimer(checkEvery - early)
+	st.ticker = time.NewTimer(CheckEvery - early)
 	if c := connectionOf(st.r.Context()); c != nil {
 		_ = closeUnacknowledged(c, ackWithin) // without it the deadlines of writes end the stream
 	}

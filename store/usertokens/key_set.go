@@ -2,10 +2,14 @@ package usertokens
 
 import (
 	"context"
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
+	"crypto/hmac"
 	"crypto/rsa"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -35,10 +39,23 @@ const (
 type key struct {
 	algorithm jose.SignatureAlgorithm
 	value     any
+	// print is the same for the same key only, and does not tell a secret one.
+	print string
 }
 
-// keySet holds all keys by their kid. It is never changed once published. An unchanged key is the
-// same pointer in the next set.
+// newKey makes a key with its print: the thumbprint of a public key (RFC 7638), or a MAC with a
+// secret key, which tells as little as any token that the key has signed.
+func newKey(algorithm jose.SignatureAlgorithm, value any) (*key, error) {
+	if secret, is := value.([]byte); is {
+		mac := hmac.New(sha256.New, secret)
+		mac.Write([]byte("thumbprint"))
+		return &key{algorithm, value, base64.RawURLEncoding.EncodeToString(mac.Sum(nil))}, nil
+	}
+	sum, err := (&jose.JSONWebKey{Key: value}).Thumbprint(crypto.SHA256)
+	return &key{algorithm, value, base64.RawURLEncoding.EncodeToString(sum)}, err
+}
+
+// keySet holds all keys by their kid. It is never changed once published.
 type keySet map[string]*key
 
 // algorithms are the algorithms that a key may have.
@@ -108,7 +125,7 @@ func usable(one *jose.JSONWebKey) (*key, error) {
 	case one.Use != "" && one.Use != "sig":
 		return nil, fmt.Errorf("use is %q, not sig", one.Use)
 	}
-	return &key{algorithm, one.Key}, nil
+	return newKey(algorithm, one.Key)
 }
 
 // algorithmOf is the signature algorithm of a key, by the key's kind.
@@ -164,6 +181,7 @@ func Rotate(ctx context.Context, rec *record.DB, endTokens bool) (kid string, er
 type ownKey struct {
 	kid     string
 	private ed25519.PrivateKey
+	check   *key // verifies what private has signed
 	from    time.Time
 }
 
@@ -172,5 +190,7 @@ func parseOwnKey(k record.TokenKey) (ownKey, error) {
 	if err != nil || len(seed) != ed25519.SeedSize {
 		return ownKey{}, fmt.Errorf("the row %s of token_keys is no Ed25519 key", k.ID)
 	}
-	return ownKey{kid: ownPrefix + k.ID, private: ed25519.NewKeyFromSeed(seed)}, nil
+	private := ed25519.NewKeyFromSeed(seed)
+	check, err := newKey(jose.EdDSA, private.Public())
+	return ownKey{kid: ownPrefix + k.ID, private: private, check: check}, err
 }

@@ -16,35 +16,30 @@ const generation = 1 << 16
 type remembered struct {
 	mu           sync.RWMutex
 	most         int
-	newer, older map[[sha256.Size]byte]verified
+	newer, older map[[sha256.Size]byte]*api.User
 }
 
-// verified is a token's user, and the key that verified the token.
-type verified struct {
-	user *api.User
-	key  *key
-}
-
-func (r *remembered) get(hash [sha256.Size]byte) (verified, bool) {
+// get is the user of a token; nil: the token is not remembered.
+func (r *remembered) get(hash [sha256.Size]byte) *api.User {
 	r.mu.RLock()
-	v, ok := r.newer[hash]
+	u, ok := r.newer[hash]
 	if ok {
 		r.mu.RUnlock()
-		return v, true
+		return u
 	}
-	v, ok = r.older[hash]
+	u, ok = r.older[hash]
 	r.mu.RUnlock()
 	if ok {
-		r.put(hash, v)
+		r.put(hash, u)
 	}
-	return v, ok
+	return u
 }
 
-func (r *remembered) put(hash [sha256.Size]byte, v verified) {
+func (r *remembered) put(hash [sha256.Size]byte, u *api.User) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.newer == nil || len(r.newer) >= r.most {
-		r.newer, r.older = make(map[[sha256.Size]byte]verified), r.newer
+		r.newer, r.older = make(map[[sha256.Size]byte]*api.User), r.newer
 	}
-	r.newer[hash] = v
+	r.newer[hash] = u
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -88,19 +87,11 @@ func (s *Store) Reload() error {
 	return nil
 }
 
-// publish makes one set of all keys; s.mu is held. A token stays verified as long as the key
-// that verified it stays.
+// publish makes one set of all keys; s.mu is held.
 func (s *Store) publish() {
 	all := maps.Clone(s.fileKeys)
 	for _, own := range s.ownKeys {
-		all[own.kid] = &key{jose.EdDSA, own.private.Public()}
-	}
-	if old := s.keys.Load(); old != nil {
-		for kid, k := range all {
-			if was := (*old)[kid]; reflect.DeepEqual(was, k) {
-				all[kid] = was
-			}
-		}
+		all[own.kid] = own.check
 	}
 	s.keys.Store(&all)
 }
@@ -131,22 +122,22 @@ func (s *Store) Recall(token string) (*api.User, error) {
 	if len(token) > api.MaxToken {
 		return nil, nil
 	}
-	v, known := s.remembered.get(sha256.Sum256([]byte(token)))
-	if !known || v.key != (*s.keys.Load())[v.user.KeyID] {
+	u := s.remembered.get(sha256.Sum256([]byte(token)))
+	if u == nil || !s.hasKey(u) {
 		return nil, nil
 	}
-	if s.Ended(v.user) != "" {
+	if s.Ended(u) != "" {
 		return nil, errNotValid()
 	}
-	return v.user, nil
+	return u, nil
 }
 
 // Verify checks a token and remembers it. A bad token is always the same api.CodeUnauthorized,
 // whatever is wrong with it. Verify calls admit before it computes a signature, and returns
 // admit's error; forged tells that the signature is not the key's.
 func (s *Store) Verify(token string, admit func() error) (u *api.User, forged bool, err error) {
-	keys := s.keys.Load()
-	kid, payload, forged, err := openToken(token, *keys, admit)
+	keys := *s.keys.Load()
+	kid, payload, forged, err := openToken(token, keys, admit)
 	if err != nil {
 		return nil, forged, err
 	}
@@ -154,11 +145,11 @@ func (s *Store) Verify(token string, admit func() error) (u *api.User, forged bo
 	if err != nil {
 		return nil, false, errNotValid()
 	}
-	u.KeyID = kid
+	u.KeyID, u.KeyPrint = kid, keys[kid].print
 	if s.Ended(u) != "" {
 		return nil, false, errNotValid()
 	}
-	s.remembered.put(sha256.Sum256([]byte(token)), verified{u, (*keys)[kid]})
+	s.remembered.put(sha256.Sum256([]byte(token)), u)
 	return u, false, nil
 }
 
@@ -167,13 +158,19 @@ func (s *Store) Ended(u *api.User) api.ByeReason {
 	if !s.now().Before(u.ExpiresAt) {
 		return api.ByeExpired
 	}
-	if _, known := (*s.keys.Load())[u.KeyID]; !known {
+	if !s.hasKey(u) {
 		return api.ByeRevoked
 	}
 	if upTo, is := s.endedUpTo(u.ID); is && u.IssuedAt.Unix() <= upTo {
 		return api.ByeRevoked
 	}
 	return ""
+}
+
+// hasKey tells whether the key that signed a user's token is still there.
+func (s *Store) hasKey(u *api.User) bool {
+	k := (*s.keys.Load())[u.KeyID]
+	return k != nil && k.print == u.KeyPrint
 }
 
 // endedUpTo is the second up to which a user's tokens are ended, if any are.

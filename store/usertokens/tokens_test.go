@@ -7,6 +7,7 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -379,6 +380,63 @@ func TestU1_Reload(t *testing.T) {
 			t.Error("still remembered")
 		}
 	})
+}
+
+// U1, U3: a key of any kind that another one of its kind replaces under its kid ends what its tokens
+// opened, and a key that comes back, or is written in another way, ends nothing.
+func TestU1_AReplacedKeyEndsItsTokens(t *testing.T) {
+	t.Parallel()
+	s, pairs, file := setup(t)
+	others := mustPairs(t)
+	others["hmac"] = pair{jose.HS256, []byte(strings.Repeat("o", 32)), []byte(strings.Repeat("o", 32))}
+	for kid := range pairs {
+		token := mustSign(t, pairs[kid], kid, fine(nil))
+		u := mustUser(t, s, token)
+		opened := func() string { // what a server keeps of a token, at the time of a ticket
+			ticket, err := s.GiveTicket(t.Context(), u)
+			storetest.Must(t, err)
+			return ticket.Ticket
+		}
+		ticket, kept := opened(), opened()
+		storetest.Must(t, s.Reload())
+		mustFile(t, file, jose.JSONWebKey{Key: pairs[kid].public, KeyID: kid, Use: "sig", Algorithm: string(pairs[kid].algorithm)})
+		storetest.Must(t, s.Reload())
+		if _, err := s.TakeTicket(t.Context(), kept); err != nil || s.Ended(u) != "" {
+			t.Errorf("%s: the key stays, and %q %v", kid, s.Ended(u), err)
+		}
+		mustFile(t, file, jose.JSONWebKey{Key: others[kid].public, KeyID: kid})
+		storetest.Must(t, s.Reload())
+		if why := s.Ended(u); why != api.ByeRevoked {
+			t.Errorf("%s: streams go on: %q", kid, why)
+		}
+		_, err := s.TakeTicket(t.Context(), ticket)
+		storetest.WantCode(t, err, api.CodeUnauthorized)
+		mustUser(t, s, mustSign(t, others[kid], kid, fine(nil)))
+		mustFile(t, file, publicKeys(pairs)...)
+		storetest.Must(t, s.Reload())
+		if s.Ended(u) != "" {
+			t.Errorf("%s: the key came back: %q", kid, s.Ended(u))
+		}
+	}
+}
+
+// U1: what is kept of a token does not tell the secret of an oct key.
+func TestU1_APrintTellsNoSecret(t *testing.T) {
+	t.Parallel()
+	s, pairs, _ := setup(t)
+	u := mustUser(t, s, mustSign(t, pairs["hmac"], "hmac", fine(nil)))
+	secret := pairs["hmac"].private.([]byte)
+	plain := sha256.Sum256([]byte(`{"k":"` + base64.RawURLEncoding.EncodeToString(secret) + `","kty":"oct"}`))
+	text, err := json.Marshal(u)
+	storetest.Must(t, err)
+	for _, bad := range []string{string(secret), base64.RawURLEncoding.EncodeToString(secret), base64.StdEncoding.EncodeToString(secret), base64.RawURLEncoding.EncodeToString(plain[:])} {
+		if strings.Contains(string(text), bad) {
+			t.Errorf("kept: %s", text)
+		}
+	}
+	if len(u.KeyPrint) != 43 {
+		t.Errorf("print %q", u.KeyPrint)
+	}
 }
 
 func mustIssue(t testing.TB, s *usertokens.Store, user string) string {
