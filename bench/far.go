@@ -63,6 +63,51 @@ func far(w *world) sample {
 	return w.turns(sides...)
 }
 
+// burstTime is the part of a burst that is measured.
+const burstTime = 3 * time.Second
+
+// bursts measures the first three seconds of a burst to a quiet server, which has no connection to the
+// stand-in, like the stock client that has just started.
+func bursts(w *world) sample {
+	s := w.stage(plan{users: burstUsers})
+	s.warm("user-%d", burstUsers)
+	ways := s.posts(1, s.server)
+	var sides []*side
+	for _, d := range []time.Duration{near, away} {
+		for _, of := range []*side{s.sendLoop("stock-burst"), ways[1], ways[3]} {
+			sides = append(sides, s.burst(d, of))
+		}
+	}
+	return w.turns(sides...)
+}
+
+// burstUsers is how many users get the events of a burst. Requests to one device go one after the other, so
+// with few devices these would be the limit.
+const burstUsers = 40_000
+
+// burst is a side whose rate is that of what arrives at the stand-in in the first three seconds.
+func (s *stage) burst(d time.Duration, of *side) *side {
+	return &side{name: fmt.Sprintf("%s %d", of.name, d.Milliseconds()), run: func(time.Duration) sample {
+		s.setLatency(d)
+		s.apns.GoAway()
+		eventually(s.ctx, "all connections end", func() bool { return s.apns.Connections() == 0 })
+		s.pause(time.Second)
+		before, opened, arrived := s.taken.Load(), s.apns.Accepted(), int64(0)
+		parallel(2, func(i int) {
+			if i == 0 {
+				of.round(s.ctx, burstTime)
+				return
+			}
+			if of.run != nil { // another process, which has to start first
+				eventually(s.ctx, "the first connection", func() bool { return s.apns.Accepted() > opened })
+			}
+			s.pause(burstTime)
+			arrived = s.taken.Load() - before
+		})
+		return sample{"rate": float64(arrived) / burstTime.Seconds()}
+	}}
+}
+
 // farProcesses sends one event to 100,000 followers, with one, two and four processes that can each
 // have 500 requests of one app under way. At 100 ms these are 5,000 requests a second, so that this
 // limit counts and not the two processors that all share.

@@ -27,7 +27,7 @@ var payload = []byte(`{"aps":{"alert":{"title":"Hello","body":"from the benchmar
 // sending sends the n-th notification, with an id, and waits for its answer.
 type sending func(ctx context.Context, n int, id string) error
 
-// childSend is the child process "send". After a warm-up it sends for a while in a loop of many
+// childSend is the child process "send". After a warm-up, unless it measures a burst, it sends for a while in a loop of many
 // goroutines to the stand-in for APNs in another process. at is the directory of the stand-in's keys
 // and its URL.
 func childSend(ctx context.Context, which, at string, d time.Duration) sample {
@@ -38,14 +38,16 @@ func childSend(ctx context.Context, which, at string, d time.Duration) sample {
 	switch which {
 	case "stock":
 		clients[0] = stockClient(url, key, false)
-	case "stock-far": // answers are late: more goroutines, and four clients with one connection each
+	case "stock-far", "stock-burst": // answers are late: more goroutines, and four clients with one connection each
 		s.callers = 4000
 		clients = made(4, func(int) sending { return stockClient(url, key, true) })
 	}
 	s.call = func(_ *caller, n int) {
 		must(clients[n%len(clients)](ctx, n, fmt.Sprintf("%08x-0000-5000-8000-%012x", n, n)))
 	}
-	s.load(ctx, d/4)
+	if which != "stock-burst" {
+		s.load(ctx, d/4)
+	}
 	return s.load(ctx, d)
 }
 

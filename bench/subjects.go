@@ -138,6 +138,12 @@ func farSection() section {
 			{"entries of streams per one-device event, 100 a batch, 100 ms", "batch 100 entries", "", "", "", "<= 1.05"},
 			{"entries of streams per one-device event, one per POST, 100 ms", "one 100 entries", "", "", "", "<= 1.05"},
 		}},
+		{name: "burst", measure: bursts, rows: []want{
+			{"first 3 s of a burst, no connection, one device an event, 100 a batch, 100 ms", "batch 100 rate", "/s", "stock-burst 100 rate", stockFar, ">= 0.9"},
+			{"the same, 300 ms", "batch 300 rate", "/s", "stock-burst 300 rate", stockFar, ">= 1"},
+			{"first 3 s of a burst, no connection, events to 2,000 devices, 100 ms", "wide 100 rate", "/s", "stock-burst 100 rate", stockFar, ">= 1.5"},
+			{"the same, 300 ms", "wide 300 rate", "/s", "stock-burst 300 rate", stockFar, ">= 1.5"},
+		}},
 		{name: "far-processes", measure: farProcesses, rows: []want{
 			{"one event to 100,000 devices, 100 ms, room for 500 requests a process, two processes", "2", "/s", "1", "one process", ">= 1.7"},
 			{"one event to 100,000 devices, 100 ms, room for 500 requests a process, four", "4", "/s", "1", "one process", ">= 3"},

@@ -12,26 +12,22 @@ import (
 const InFlight = 16_000
 
 const (
-	// firstWindow is the smallest window of an app that answers, and the window of an app before
-	// its first answer.
+	// firstWindow is the window of an app that has not answered yet.
 	firstWindow = 1000
 	// An app that has requests under way and gave no answer for hangsAfter has a window of
 	// hangingWindow, and no request waits for it.
 	hangingWindow = 100
 	hangsAfter    = 2 * time.Second
-	// A window is windowGain times the number of answers that an app gives within its answer time. So
-	// it doubles with each answer time as long as the service takes more requests, also for parts.
-	// While answers come late, it is only lateGain times that number: something is at its limit, and
-	// more requests in flight would only wait.
-	windowGain, lateGain = 3, 2
-	// shortestRound is the least time that answers are counted over.
-	shortestRound = 100 * time.Millisecond
+	// An app whose answers take lateAfter times the least time of the last leastFor, or up to twice that, has
+	// half of its share: something is at its limit, and more requests in flight would only wait.
+	lateAfter = 2
+	leastFor  = 30 * time.Second
 	// patience is how long a request waits in the process for its app's window. The device's
 	// data must still be fresh when the request leaves.
 	patience = heldFresh / 2
-	// freeShare limits an app by the room that stays free for others: the app may hold at most this
-	// many times as much. So one busy app holds eight ninths of the limit for all, and two hold eight
-	// seventeenths each. An app that hangs gives its room back as its requests time out.
+	// freeShare limits an app to its share: at most this many times the room that stays free for others. So
+	// one busy app holds eight ninths of the limit for all, and two hold eight seventeenths each. An app that
+	// hangs gives its room back as its requests time out.
 	freeShare = 8
 	// mostWaiting is how many requests may wait for windows before nothing more is claimed.
 	mostWaiting = 2000
@@ -39,11 +35,10 @@ const (
 	checkEvery = 50 * time.Millisecond
 )
 
-// windows limit how many requests a process has under way. Each app has a window, whose size follows
-// the rate and the time of the app's answers. All apps together have a limit, and each app leaves
-// some of it to others (freeShare). A request that finds its app's window full waits a moment in the
-// process, if the app is likely to answer enough other requests within that time. While many wait,
-// the process claims no more (Room): other jobs stay in the queue, for any process that has room.
+// windows limit how many requests a process has under way. All apps together have a limit, and each app has
+// its share of it from its first answer on (freeShare). A request that finds its app's window full waits a
+// moment in the process, if the app is likely to answer enough other requests within that time. While many
+// wait, the process claims no more (Room): other jobs stay in the queue, for any process that has room.
 type windows struct {
 	most int
 	now  func() time.Time
@@ -59,13 +54,11 @@ type windows struct {
 // flight and nothing waits for it.
 type window struct {
 	taken    int
-	answered time.Time     // the last answer, or when the first request was taken
-	took     time.Duration // from request to answer while little is in flight, a moving mean; 0: unknown
-	lately   time.Duration // the same over all answers
-	since    time.Time     // when the present round of answers began
-	round    int           // answers since then
-	before   int           // answers in the round before
-	waiters  [2]list.List  // of *waiter: single requests and small events, parts of large audiences
+	answered time.Time        // the last answer, or when the first request was taken
+	lately   time.Duration    // from request to answer, a moving mean; 0: there was no answer yet
+	least    [2]time.Duration // the least time in the present leastFor, and in the one before; 0: unknown
+	since    time.Time        // when the present one began
+	waiters  [2]list.List     // of *waiter: single requests and small events, parts of large audiences
 	waiting  int
 }
 
@@ -194,11 +187,12 @@ func (s *windows) lacking(now time.Time, part bool, shares []share, behind bool)
 		if behind && (a.waiters[0].Len() > 0 || part && a.waiters[1].Len() > 0) {
 			return i
 		}
-		most := min(a.size(now), freeShare*free)
+		own := a.taken + one.n
+		most := a.size(now, (free+own)*freeShare/(freeShare+1))
 		if part { // a large audience leaves room for single requests and small events
 			most = most * 2 / 3
 		}
-		if a.taken > 0 && a.taken+one.n > most {
+		if a.taken > 0 && own > most {
 			return i
 		}
 	}
@@ -217,7 +211,7 @@ func (s *windows) hold(now time.Time, shares []share) {
 func (s *windows) app(name string, now time.Time) *window {
 	a := s.apps[name]
 	if a == nil {
-		a = &window{answered: now, since: now}
+		a = &window{answered: now}
 		s.apps[name] = a
 	}
 	return a
@@ -307,64 +301,56 @@ func (s *windows) check() {
 	}
 }
 
-// note records an answer. The answer time is measured only while little is in flight and nothing
-// queues on the way. Otherwise the window would grow with its own queues.
+// note records an answer.
 func (a *window) note(now time.Time, took time.Duration) {
-	a.answered = now
-	a.turn(now)
-	a.round++
-	switch {
-	case a.took == 0:
-		a.took, a.lately = took, took
-	case a.taken <= firstWindow:
-		a.took += (took - a.took) / 8
+	if now.Sub(a.since) > leastFor {
+		a.since, a.least = now, [2]time.Duration{0, a.least[0]}
+	}
+	if a.least[0] == 0 || took < a.least[0] {
+		a.least[0] = took
+	}
+	if a.lately == 0 {
+		a.lately = took
 	}
 	a.lately += (took - a.lately) / 16
-}
-
-// turn begins a new round of answers when one is over.
-func (a *window) turn(now time.Time) {
-	switch passed, round := now.Sub(a.since), a.length(); {
-	case passed >= 2*round:
-		a.since, a.round, a.before = now, 0, 0
-	case passed >= round:
-		a.since, a.round, a.before = a.since.Add(round), 0, a.round
-	}
-}
-
-// length is how long a round lasts.
-func (a *window) length() time.Duration { return max(a.took, shortestRound) }
-
-// rate is the number of answers in the last round, or in the present one if that is more.
-func (a *window) rate(now time.Time) int {
-	a.turn(now)
-	return max(a.round, a.before)
+	a.answered = now
 }
 
 // hangs tells whether an app has requests under way and does not answer.
 func (a *window) hangs(now time.Time) bool { return a.taken > 0 && now.Sub(a.answered) > hangsAfter }
 
-// size is how many requests the app may have in flight.
-func (a *window) size(now time.Time) int {
-	if a.hangs(now) {
-		return hangingWindow
+// late tells whether the app's answers take much longer than they did.
+func (a *window) late() bool {
+	least := a.least[0]
+	if before := a.least[1]; before > 0 {
+		least = min(least, before)
 	}
-	gain := windowGain
-	if a.lately > a.took*3/2 {
-		gain = lateGain
+	return a.lately > lateAfter*least
+}
+
+// size is how many requests the app may have in flight, of its share.
+func (a *window) size(now time.Time, share int) int {
+	switch {
+	case a.hangs(now):
+		return min(hangingWindow, share)
+	case a.lately == 0:
+		return min(firstWindow, share)
+	case a.late():
+		return share / 2
 	}
-	return max(firstWindow, int(float64(gain*a.rate(now))*float64(a.took)/float64(a.length())))
+	return share
 }
 
 // soon is how many requests may wait for the app: as many as it is likely to take within their
-// patience. Fewer parts may wait, because other processes may have room for them.
+// patience, by those that it has under way and the time of its answers. Fewer parts may wait, because other
+// processes may have room for them.
 func (a *window) soon(now time.Time, part bool) int {
 	n := firstWindow
-	switch rate := a.rate(now); {
+	switch {
 	case a.hangs(now):
 		return 0
-	case rate > 0:
-		n = int(float64(rate) * float64(patience) / float64(a.length()))
+	case a.lately > 0:
+		n = int(float64(a.taken) * float64(patience) / float64(a.lately))
 	}
 	if part {
 		return n / 4

@@ -65,31 +65,17 @@ func TestQ8_SlowAppsLeaveRoom(t *testing.T) {
 	}
 }
 
-// TestA16_AWindowFollowsRateAndAnswerTime: an app begins with a small window, which reaches the
-// needed size within a few answer times. Large audiences have two thirds of it.
-func TestA16_AWindowFollowsRateAndAnswerTime(t *testing.T) {
+// TestA16_AnAppHasItsShareFromItsFirstAnswer: large audiences have two thirds of it.
+func TestA16_AnAppHasItsShareFromItsFirstAnswer(t *testing.T) {
 	t.Parallel()
-	for _, took := range []time.Duration{100 * time.Millisecond, 300 * time.Millisecond} {
-		s := newShelf(InFlight)
-		if n := s.serve("a", took, 0); n != firstWindow {
-			t.Errorf("an app begins with %d", n)
-		}
-		if n := s.serve("a", took, 5); n != InFlight*8/9 {
-			t.Errorf("an app that answers all after %v has %d in hand, want eight ninths of %d", took, n, InFlight)
-		}
-	}
-	// An app that answers at once needs no larger window, and neither does one that answers 100
-	// requests a second.
 	s := newShelf(InFlight)
-	s.take(false, share{"slow", 1})
-	for range 300 {
-		s.at = s.at.Add(10 * time.Millisecond)
-		s.take(false, share{"slow", 1})
-		s.leave("slow", false, 300*time.Millisecond)
+	if n := s.serve("a", 300*time.Millisecond, 0); n != firstWindow {
+		t.Errorf("an app begins with %d", n)
 	}
-	s.takeAll("slow")
-	if n := s.apps["slow"].taken; n > firstWindow {
-		t.Errorf("an app that answers 100 a second has %d in hand", n)
+	s.at = s.at.Add(300 * time.Millisecond)
+	s.leave("a", false, 300*time.Millisecond)
+	if s.takeAll("a"); s.apps["a"].taken != InFlight*8/9 {
+		t.Errorf("after its first answer an app has %d in hand, want eight ninths of %d", s.apps["a"].taken, InFlight)
 	}
 	s = newShelf(InFlight)
 	for s.take(true, share{"a", 100}) {
@@ -97,6 +83,38 @@ func TestA16_AWindowFollowsRateAndAnswerTime(t *testing.T) {
 	if n := s.apps["a"].taken; n != 600 || !s.take(false, share{"a", 400}) || s.take(false, share{"a", 1}) {
 		t.Errorf("parts took %d of a window of %d", n, firstWindow)
 	}
+}
+
+// TestA16_AnAppThatIsLateHasHalf: while answers take more than twice their least time an app has half of its
+// share. After a minute that time is the usual one.
+func TestA16_AnAppThatIsLateHasHalf(t *testing.T) {
+	t.Parallel()
+	s := newShelf(InFlight)
+	s.serve("a", 100*time.Millisecond, 2)
+	if n := s.serve("a", 150*time.Millisecond, 2); n != InFlight*8/9 {
+		t.Errorf("an app that is a little later has %d in hand", n)
+	}
+	for range 9000 {
+		s.leave("a", false, 300*time.Millisecond)
+	}
+	if s.takeAll("a"); s.apps["a"].taken != InFlight*4/9 {
+		t.Errorf("an app that is late has %d in hand, want half of eight ninths of %d", s.apps["a"].taken, InFlight)
+	}
+	s.at = s.at.Add(leastFor)
+	s.answers("a", 300*time.Millisecond, 1)
+	s.at = s.at.Add(leastFor + time.Second)
+	s.answers("a", 300*time.Millisecond, 1)
+	if s.takeAll("a"); s.apps["a"].taken != InFlight*8/9 {
+		t.Errorf("an app that has been slow for a minute has %d in hand", s.apps["a"].taken)
+	}
+}
+
+// answers lets an app answer n requests after a time; as many begin as it may have.
+func (s *shelf) answers(app string, took time.Duration, n int) {
+	for range n {
+		s.leave(app, false, took)
+	}
+	s.takeAll(app)
 }
 
 // TestA16_AnAppThatHangsKeepsLittle: without an answer for 2 s an app has a window of 100, whatever
@@ -187,6 +205,7 @@ func TestA16_AnEventOfTwoAppsHoldsUpNeither(t *testing.T) {
 		t.Errorf("while one of two apps has no room: %s", became)
 	}
 	// Neither app has room: a waiter moves from one list to the other.
+	s.takeAll("slow")
 	s.takeAll("fast")
 	became = ""
 	s.wait("both", false, &became, share{"fast", 1}, share{"slow", 1})

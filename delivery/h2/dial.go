@@ -18,37 +18,54 @@ const (
 	lastDialBackoff  = 5 * time.Second
 )
 
-// dialIfNeeded opens one more connection when requests wait that a new one could take. A new
-// connection takes a single request at first. The unproven connections are at most as many as the
-// proven ones, and at least one may be open, so that their number doubles within an answer time.
+// maxNew is how many new connections may wait for their first answer, or be dialled, at once.
+const maxNew = 8
+
+// dialIfNeeded opens connections when requests wait that new ones could take. A new connection takes a single
+// request at first. So until one has answered, the others wait for it; then as many are opened at once as
+// the waiting requests need.
 func (p *Pool) dialIfNeeded() {
-	if p.closed || p.dialing || len(p.conns) >= p.o.Conns {
-		return
-	}
-	first, proven := p.firstForNew(), p.proven()
-	if first == nil {
-		return
-	}
-	if len(p.conns)-proven >= max(proven, 1) {
-		p.expectFirstAnswers()
-		return
-	}
-	wait := time.Until(p.retryAt)
-	if wait > 0 && len(p.conns) > 0 { // use the open connections meanwhile
-		if !p.retrying {
-			p.retrying = true
-			time.AfterFunc(wait, p.retry)
+	for !p.closed && len(p.conns)+p.dialing < p.o.Conns {
+		first, proven := p.firstForNew(), p.proven()
+		if first == nil {
+			return
 		}
-		return
+		if most := p.needed(proven); len(p.conns)-proven+p.dialing >= most {
+			if len(p.conns)-proven >= most {
+				p.expectFirstAnswers()
+			}
+			return
+		}
+		wait := time.Until(p.retryAt)
+		if wait > 0 && len(p.conns) > 0 { // use the open connections meanwhile
+			if !p.retrying {
+				p.retrying = true
+				time.AfterFunc(wait, p.retry)
+			}
+			return
+		}
+		p.dialing++
+		// The dial serves all waiters: it does not end with the first one's context.
+		ctx, cancel := context.WithCancel(context.WithoutCancel(first.Context))
+		stop := context.AfterFunc(p.open, cancel)
+		go func() {
+			defer cancel()
+			defer stop()
+			p.connect(ctx, wait)
+		}()
 	}
-	p.dialing = true
-	// The dial serves all waiters: it does not end with the first one's context.
-	ctx, cancel := context.WithCancel(context.WithoutCancel(first.Context))
-	p.cancelDial = cancel
-	go func() {
-		defer cancel()
-		p.open(ctx, wait)
-	}()
+}
+
+// needed is how many new connections the waiting requests need.
+func (p *Pool) needed(proven int) int {
+	if proven == 0 {
+		return 1
+	}
+	streams := 1
+	for _, c := range p.conns {
+		streams = max(streams, c.limit())
+	}
+	return min((p.waiters.Len()+streams-1)/streams, maxNew)
 }
 
 // retry checks after a backoff whether a connection is still needed.
@@ -69,8 +86,8 @@ func (p *Pool) firstForNew() *Waiter {
 	return nil
 }
 
-// open dials after a wait.
-func (p *Pool) open(ctx context.Context, wait time.Duration) {
+// connect dials after a wait.
+func (p *Pool) connect(ctx context.Context, wait time.Duration) {
 	if wait > 0 {
 		select {
 		case <-time.After(wait):
@@ -80,7 +97,7 @@ func (p *Pool) open(ctx context.Context, wait time.Duration) {
 	c, err := p.dial(ctx)
 	p.mu.Lock()
 	defer p.unlockAndNotify()
-	p.dialing = false
+	p.dialing--
 	switch {
 	case err != nil:
 		p.backOff(firstDialBackoff)
@@ -107,9 +124,13 @@ func (p *Pool) useless(c *Conn) {
 	}
 }
 
-// backOff delays the next dial by first, and longer with each failure. The first loss of an open
-// connection (first is 0) causes no delay, so that its requests are sent again at once.
+// backOff delays the next dial by first, and longer with each failure; those that come together count as
+// one. The first loss of an open connection (first is 0) causes no delay, so that its requests are sent again
+// at once.
 func (p *Pool) backOff(first time.Duration) {
+	if time.Now().Before(p.retryAt) {
+		return
+	}
 	p.failures++
 	if first == 0 && p.failures == 1 {
 		return

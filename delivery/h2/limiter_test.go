@@ -18,7 +18,7 @@ func enter(p *Pool, l *Limiter) (*Waiter, grants) {
 // limited is a pool whose limiter admits all waiters and that has no connection, so that they wait.
 func limited(now func() time.Time) (*Pool, *Limiter) {
 	p := New("", nil, testOptions())
-	p.dialing = true
+	p.dialing = 1
 	return p, p.NewLimiter(now)
 }
 

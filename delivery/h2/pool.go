@@ -85,10 +85,11 @@ type Pool struct {
 	conns  []*Conn
 	ending map[*Conn]struct{}
 	// waiters are served in the order they came.
-	waiters    list.List // of *Waiter
-	told, last *Waiter   // waiters that unlockAndNotify tells, linked by next
-	dialing    bool
-	cancelDial context.CancelFunc
+	waiters    list.List       // of *Waiter
+	told, last *Waiter         // waiters that unlockAndNotify tells, linked by next
+	dialing    int             // dials under way
+	open       context.Context // ends with Close, and dials with it
+	end        context.CancelFunc
 	failures   int // dials and useless connections in a row
 	retryAt    time.Time
 	retrying   bool  // a dispatch is scheduled for retryAt
@@ -101,9 +102,9 @@ type Pool struct {
 func New(addr string, cfg *tls.Config, o Options) *Pool {
 	o.IdleAfter, o.Conns = cmp.Or(o.IdleAfter, defaultIdleAfter), cmp.Or(o.Conns, MaxConns)
 	o.AnswerWithin = cmp.Or(o.AnswerWithin, min(o.ReadIdle, answerWithin))
-	return &Pool{
-		addr: addr, tls: cfg, o: o, ending: make(map[*Conn]struct{}), cancelDial: func() {}, patience: o.AnswerWithin,
-	}
+	p := &Pool{addr: addr, tls: cfg, o: o, ending: make(map[*Conn]struct{}), patience: o.AnswerWithin}
+	p.open, p.end = context.WithCancel(context.Background())
+	return p
 }
 
 // lower applies a lower limit of the peer before it is acknowledged.
@@ -182,7 +183,7 @@ func (p *Pool) Close() {
 	p.mu.Lock()
 	defer p.unlockAndNotify()
 	p.closed = true
-	p.cancelDial()
+	p.end()
 	p.failWaiters(ErrClosed)
 	for _, c := range slices.Clone(p.conns) {
 		p.retire(c, nil)

@@ -243,7 +243,7 @@ func TestConnectionsAreBoundedAndTheLastOneIsClosed(t *testing.T) {
 		w := &Waiter{Group: "group", Context: t.Context(), Owner: waits}
 		p.Acquire(w)
 		mustHave(t, p, 2)
-		if p.mu.Lock(); p.dialing || len(waits) > 0 {
+		if p.mu.Lock(); p.dialing > 0 || len(waits) > 0 {
 			t.Error("a third connection is opened")
 		}
 		p.mu.Unlock()
