@@ -48,8 +48,7 @@ func (w *world) mustBeEmpty() {
 	eventually(w.t, "no live job is left", func() bool {
 		for n := range w.o.Shards {
 			s := w.mustState(n)
-			inStreams := len(s.Streams["m"]) + len(s.Streams["r"]) + len(s.Streams["a"])
-			if len(s.Records)+len(s.Heads)+len(s.Uniques)+len(s.Waiting)+inStreams > 0 {
+			if len(s.Records)+len(s.Heads)+len(s.Uniques)+len(s.Waiting)+len(s.In("ready")) > 0 {
 				return false
 			}
 		}

@@ -123,13 +123,13 @@ func TestAFullRedisDrains(t *testing.T) {
 	}
 }
 
-// mustMakeAlone stores jobs of a type that have lost their leases twice.
-func (w *world) mustMakeAlone(kind string, n int) {
+// mustMakeSuspects stores jobs of a type that have lost so many leases.
+func (w *world) mustMakeSuspects(kind string, n, lost int) {
 	w.t.Helper()
 	for range n {
 		w.mustEnqueue(queue.Job{Type: kind})
 	}
-	for range 2 {
+	for range lost {
 		w.mustClaimAndDie()
 		looking := w.another()
 		looking.q.SetFault(w.t, func(step string, _ bool) error {
@@ -140,7 +140,7 @@ func (w *world) mustMakeAlone(kind string, n int) {
 		})
 		stop := looking.run(nil) // it looks and claims nothing
 		eventually(w.t, "they come back", func() bool {
-			return len(w.mustState(0).Streams["r"])+len(w.mustState(0).Streams["a"]) == n && w.undelivered() == int64(n)
+			return len(w.mustState(0).In("ready")) == n && w.undelivered() == int64(n)
 		})
 		stop()
 	}
@@ -153,7 +153,7 @@ func TestJobsThatRunAloneLeaveOthersTheirTime(t *testing.T) {
 	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
 		const took = time.Second
 		w := setup(t, db, func(o *queue.Options) { o.Lease = 3 * time.Second })
-		w.mustMakeAlone("slow", 2)
+		w.mustMakeSuspects("slow", 2, 3)
 		var between atomic.Int64
 		slow := make(chan time.Time, 4)
 		w.run(queue.Each(func(ctx context.Context, c *queue.Claimed) queue.Result {
@@ -185,7 +185,7 @@ func TestALongJobThatRunsAloneClosesNothing(t *testing.T) {
 	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
 		const lease = 2 * time.Second
 		w := setup(t, db, func(o *queue.Options) { o.Lease = lease })
-		w.mustMakeAlone("long", 1)
+		w.mustMakeSuspects("long", 1, 3)
 		alone, hold := make(chan bool, 1), make(chan bool)
 		var others atomic.Int64
 		w.run(queue.Each(func(ctx context.Context, c *queue.Claimed) queue.Result {
@@ -221,7 +221,7 @@ func TestALongJobThatRunsAloneClosesNothing(t *testing.T) {
 
 // undelivered counts the entries of shard 0 that nobody was given.
 func (w *world) undelivered() (n int64) {
-	for _, stream := range []string{"main", "ready", "alone"} {
+	for _, stream := range []string{"main", "ready", "few", "alone"} {
 		key := w.prefix(0) + stream
 		n += w.db.Client().XLen(w.t.Context(), key).Val()
 		if p, err := w.db.Client().XPending(w.t.Context(), key, "g").Result(); err == nil {

@@ -149,7 +149,8 @@ func MustState(t testing.TB, db *redisdb.DB, queue, p string) *State {
 	if s.lists = len(slots); later != len(s.Later) {
 		s.wrong = append(s.wrong, fmt.Sprintf("%d jobs for later are counted as %d", len(s.Later), later))
 	}
-	s.Streams["m"], s.Streams["r"], s.Streams["a"], s.Dead = ids(p+"main"), ids(p+"ready"), ids(p+"alone"), ids(p+"dead")
+	s.Streams["m"], s.Streams["r"], s.Streams["f"], s.Streams["a"] = ids(p+"main"), ids(p+"ready"), ids(p+"few"), ids(p+"alone")
+	s.Dead = ids(p + "dead")
 	for _, key := range MustScan(t, db, "ff:{q:"+queue+":*") {
 		name, ok := strings.CutPrefix(key, p)
 		switch {
@@ -239,7 +240,7 @@ func (s *State) In(state string) []string {
 	case "blocked":
 		return s.Waiting
 	}
-	return slices.Concat(s.Streams["m"], s.Streams["r"], s.Streams["a"])
+	return slices.Concat(s.Streams["m"], s.Streams["r"], s.Streams["f"], s.Streams["a"])
 }
 
 // NumberOf reads a number of a head, in which 0 is left out.

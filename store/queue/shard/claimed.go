@@ -36,7 +36,7 @@ type Claimed struct {
 	finished atomic.Bool
 	gone     bool          // another process has it now, or will; guarded by its worker
 	marked   bool          // marks may be on record; guarded by its worker
-	ended    chan struct{} // of a job that runs alone: closed when the result is recorded
+	ended    chan struct{} // of a job that runs without others: closed when the result is recorded
 
 	mu     sync.Mutex
 	ctx    context.Context
@@ -85,7 +85,7 @@ func (c *Claimed) stop() {
 	}
 }
 
-// conclude ends the job's context and wakes the goroutine that runs it alone.
+// conclude ends the job's context and wakes the goroutine that keeps others from running beside it.
 func (c *Claimed) conclude() {
 	c.stop()
 	if c.ended != nil {

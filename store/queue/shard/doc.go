@@ -13,8 +13,9 @@
 // A job is in exactly one place:
 //
 //   - a stream: main has new jobs in the order of enqueueing; ready has jobs that came
-//     back (due, handed over, given back, unparked); alone has jobs whose lease ended
-//     twice, which run without neighbours. Claims read main and ready in turns;
+//     back (due, handed over, given back, unparked); few has jobs whose lease ended
+//     twice, which run in groups without other neighbours; alone has those whose lease
+//     ended a third time. Claims read main and ready in turns;
 //   - outside of the streams: in later until it is due, or in the waiting line of
 //     its conflict key;
 //   - in a parked stream, which nobody reads until the job is moved back.
@@ -76,7 +77,7 @@
 // that is moving refuses it before it runs.
 //
 //	ff:{q:<queue>}:meta  hash    shards: form of the keys and number  for ever
-//	main, ready, alone   stream  runnable and running jobs      while they do
+//	main, ready, few, alone  stream  runnable and running jobs  while they do
 //	owners               zset    session by its lease's end in ms  while it lives
 //	gone                 zset    session that ended: 1 lost, 0 left  until it is empty
 //	epoch                string  epoch of the last session         for ever

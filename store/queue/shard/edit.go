@@ -45,7 +45,7 @@ func (s *Shard) EachJob(ctx context.Context, f func(*Listed) error) error {
 }
 
 func (s *Shard) eachInStreams(ctx context.Context, f func(*Listed) error) error {
-	for letter, stream := range map[string]string{"m": "main", "r": "ready", "a": "alone"} {
+	for letter, stream := range map[string]string{"m": "main", "r": "ready", "f": "few", "a": "alone"} {
 		if err := s.eachEntry(ctx, letter, s.prefix+stream, f); err != nil {
 			return err
 		}

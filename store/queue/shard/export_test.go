@@ -42,9 +42,10 @@ func (p *Stepper) Session() string { return p.w.present().name }
 // Claim claims up to n jobs.
 func (p *Stepper) Claim(n int) ([]*Claimed, error) { return p.claim(&call{room: n}) }
 
-// ClaimAlone claims one job that must run alone.
-func (p *Stepper) ClaimAlone() ([]*Claimed, error) {
-	return p.claim(&call{room: 1, alone: &aloneClaim{}})
+// ClaimIsolated claims jobs of a stream that must not run beside others, as many as run together.
+func (p *Stepper) ClaimIsolated(letter string) ([]*Claimed, error) {
+	most := p.w.isolation(letter).most
+	return p.claim(&call{room: most, isolated: &isolatedClaim{letter: letter, most: most}})
 }
 
 // EnqueueAndClaim stores jobs and claims up to n in the same call.
@@ -168,7 +169,7 @@ func (p *Stepper) Look() (more bool, err error) {
 func PlacesBesideOneAlone(ctx context.Context) int {
 	g := newLimiter(1, endless)
 	g.take(1)
-	g.alone(ctx, 0)
+	g.isolate(ctx, isolation{most: 1})
 	g.together()
 	return g.take(5)
 }

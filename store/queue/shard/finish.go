@@ -200,7 +200,7 @@ func (w *Worker) finish(c *Claimed, r Result) {
 func (w *Worker) nextCall() *call {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	c := &call{ctx: w.process.writes, script: w.Scripts.finish, session: w.session, alone: w.claims.alone}
+	c := &call{ctx: w.process.writes, script: w.Scripts.finish, session: w.session, isolated: w.claims.isolated}
 	defer func() {
 		if c.room == 0 { // it may have been woken for places that another shard can use
 			w.process.limiter.pass()
@@ -211,12 +211,12 @@ func (w *Worker) nextCall() *call {
 	}
 	w.results.take(c)
 	switch {
-	case c.alone != nil:
-		w.claims.alone = nil
+	case c.isolated != nil:
+		w.claims.isolated = nil
 	case !w.results.failing && !w.stopped.Load() && w.claims.some():
 		w.takeRoom(c, w.Batch)
 	}
-	records, claims := len(c.results)+len(c.marks) > 0, c.room > 0 || c.alone != nil
+	records, claims := len(c.results)+len(c.marks) > 0, c.room > 0 || c.isolated != nil
 	if !records && !claims && !w.results.failing { // after a failure a call asks whether Redis is back
 		return nil
 	}

@@ -10,14 +10,14 @@ import (
 // lookForRoom is how often the room of a handler without any is looked at.
 const lookForRoom = 5 * time.Millisecond
 
-// limiter bounds the unfinished jobs of a process, and lets one job run alone.
+// limiter bounds the unfinished jobs of a process, and lets some run without others.
 type limiter struct {
 	mu      sync.Mutex
 	free    int
 	total   int
 	room    func() int    // how many more jobs the handler has use for
 	looking bool          // a timer will look at room again
-	quiet   bool          // nothing new may start: a job runs alone
+	quiet   bool          // nothing new may start: some jobs run without others
 	asking  []*Worker     // shards that found no free place, in the order in which they asked
 	changed chan struct{} // closed, and made again, at every change
 }
@@ -33,7 +33,7 @@ func (g *limiter) take(most int) int {
 	if g.quiet {
 		return 0
 	}
-	n := min(most, max(g.free, 0)) // a job that runs alone may have one more than there are
+	n := min(most, max(g.free, 0)) // jobs that run without others may have more than there are
 	g.free -= n
 	return n
 }
@@ -89,7 +89,7 @@ func (g *limiter) wakeNext() {
 	}
 }
 
-// unasked tells that no shard waits for places and no job is to run alone, so that a call
+// unasked tells that no shard waits for places and no job is to run without others, so that a call
 // may use the places that its results free.
 func (g *limiter) unasked() bool {
 	g.mu.Lock()
@@ -138,23 +138,25 @@ func (g *limiter) open(ctx context.Context) bool {
 	return g.wait(ctx, func() bool { return !g.shut() })
 }
 
-// alone keeps new jobs from starting and waits, at most for limit, until none
-// is unfinished; then it takes one place. Some may still run when there are
-// jobs longer than limit.
-func (g *limiter) alone(ctx context.Context, limit time.Duration) bool {
+// isolate keeps new jobs from starting and waits, at most for the patience, until none is unfinished.
+// Then it takes the places. Jobs that last longer than the patience still run.
+func (g *limiter) isolate(ctx context.Context, how isolation) bool {
 	if !g.wait(ctx, func() bool { ok := !g.quiet; g.quiet = true; return ok }) {
 		return false
 	}
-	waiting, cancel := context.WithTimeout(ctx, limit)
+	waiting, cancel := context.WithTimeout(ctx, how.patience)
 	defer cancel()
 	g.wait(waiting, func() bool { return g.free == g.total })
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.free--
+	g.free -= how.most
 	return true
 }
 
-// together ends what alone began. The job itself releases the place that alone took.
+// group is how many jobs may run without others: at most so many, and at least one.
+func (g *limiter) group(most int) int { return min(most, g.total, max(g.room(), 1)) }
+
+// together ends what isolate began. The jobs themselves release the places that isolate took.
 func (g *limiter) together() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

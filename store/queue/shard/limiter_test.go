@@ -55,7 +55,7 @@ func TestQ5_APlaceThatCameFreeBeforeTheQuestion(t *testing.T) {
 			return func() { g.release(1) }
 		},
 		"Together": func(g *limiter) func() {
-			g.alone(context.Background(), time.Minute)
+			g.isolate(context.Background(), isolation{1, time.Minute})
 			g.release(1)
 			return g.together
 		},
@@ -83,7 +83,7 @@ func TestQ5_APlaceThatCameFreeBeforeTheQuestion(t *testing.T) {
 func TestQ5_AskingBesideAJobThatRunsAlone(t *testing.T) {
 	t.Parallel()
 	g, shards := mustShards(t, 3)
-	g.alone(t.Context(), time.Minute)
+	g.isolate(t.Context(), isolation{1, time.Minute})
 	for _, s := range shards {
 		g.ask(s.Worker)
 	}
@@ -104,7 +104,7 @@ func TestQ11_AJobThatRunsAloneWaits(t *testing.T) {
 	g := newLimiter(2, endless)
 	g.take(1)
 	begun := make(chan bool)
-	go func() { defer close(begun); g.alone(context.Background(), time.Hour) }()
+	go func() { defer close(begun); g.isolate(context.Background(), isolation{1, time.Hour}) }()
 	for quiet := false; !quiet; { // until it waits
 		g.mu.Lock()
 		quiet = g.quiet
@@ -132,7 +132,7 @@ func TestQ5_WhoTakesNoPlacePassesOn(t *testing.T) {
 		"WithoutALife":   func(s *Worker) { s.session, s.claims.wantsMore = nil, true },
 		"Stopped":        func(s *Worker) { s.Stop(); s.claims.wantsMore = true },
 		"Troubled":       func(s *Worker) { s.results.failing, s.claims.wantsMore = true, true },
-		"OneAlone":       func(s *Worker) { s.claims.alone = &aloneClaim{} },
+		"OneAlone":       func(s *Worker) { s.claims.isolated = &isolatedClaim{} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

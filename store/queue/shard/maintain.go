@@ -25,6 +25,11 @@ const (
 	lingerParts, lingerMost = 4, time.Second
 	// orphansEvery is how many looks pass between two for consumers without a session.
 	orphansEvery = 16
+	// Of the jobs that lost two leases mostFew run at a time, and others wait for them for a
+	// share of a lease.
+	mostFew, fewParts = 32, 50
+	// streamFew is the letter of the stream of these jobs (lua/part_shard.lua).
+	streamFew = "f"
 )
 
 // upkeep is what one look answered.
@@ -32,11 +37,11 @@ type upkeep struct {
 	alive   bool          // the session that looked is
 	wake    time.Duration // time until something is due; negative: nothing is known to be
 	more    bool
-	ended   int64 // sessions
-	lost    int64 // jobs whose lease was lost
-	alone   int64 // jobs that wait to run alone
-	waiting bool  // entries wait for a claim
-	parked  []any // some names under which jobs are parked
+	ended   int64  // sessions
+	lost    int64  // jobs whose lease was lost
+	isolate string // letter of a stream whose jobs wait to run without others; "": none wait
+	waiting bool   // entries wait for a claim
+	parked  []any  // some names under which jobs are parked
 }
 
 // maintainer looks at one shard from time to time.
@@ -113,8 +118,8 @@ func (m *maintainer) after(ctx context.Context, l *session, u upkeep, err error)
 	if u.lost > 0 { // nothing starts again after a process that held no job
 		m.w.Logger.Warn("leases ended, jobs start again", "shard", m.w.n, "processes", u.ended, "jobs", u.lost)
 	}
-	if u.alone > 0 && !m.w.stopped.Load() {
-		go m.runAlone(ctx)
+	if u.isolate != "" && !m.w.stopped.Load() {
+		go m.runIsolated(ctx, u.isolate)
 	}
 	if u.waiting {
 		m.w.wantMore()
@@ -150,7 +155,7 @@ func (m *maintainer) look(ctx context.Context, l *session, orphans bool) (u upke
 		return u, fmt.Errorf("maintain %s shard %d: %w", w.Name, w.n, err)
 	}
 	u = upkeep{alive: redisdb.Number(v[0]) == 1, wake: time.Duration(redisdb.Number(v[1])) * time.Millisecond,
-		more: redisdb.Number(v[2]) == 1, ended: redisdb.Number(v[3]), lost: redisdb.Number(v[4]), alone: redisdb.Number(v[5]),
+		more: redisdb.Number(v[2]) == 1, ended: redisdb.Number(v[3]), lost: redisdb.Number(v[4]), isolate: redisdb.Text(v[5]),
 		waiting: redisdb.Number(v[6]) > 0, parked: redisdb.ListAt(v, 7)}
 	w.NoteParked(redisdb.Number(v[8]))
 	if u.alive {
@@ -159,17 +164,35 @@ func (m *maintainer) look(ctx context.Context, l *session, orphans bool) (u upke
 	return u, nil
 }
 
-// runAlone runs the next job that must not have neighbours. Such jobs may be many and slow:
-// before the next one, the other jobs get as much time as this one took.
-func (m *maintainer) runAlone(ctx context.Context) {
+// isolation is how jobs of a stream run without others: at most so many together. Jobs that
+// run already are waited for, and no other job begins, for at most its patience each.
+type isolation struct {
+	most     int
+	patience time.Duration
+}
+
+// isolation returns how the jobs of a stream run. Those that lost two leases may be thousands, of
+// which hardly any kills its process, so a group of them runs at a time, as far as the handler has
+// room, and a request that hangs holds up the next group only briefly. Those that lost a third
+// lease were in a group whose process died.
+func (w *Worker) isolation(letter string) isolation {
+	if letter == streamFew {
+		return isolation{most: w.process.limiter.group(mostFew), patience: w.Lease / fewParts}
+	}
+	return isolation{most: 1, patience: w.Lease}
+}
+
+// runIsolated runs the next jobs of a stream that must not run beside others. There may be many
+// and slow ones: before the next ones, the other jobs get as much time as these took.
+func (m *maintainer) runIsolated(ctx context.Context, letter string) {
 	p := m.w.process
 	select {
 	case p.isolating <- struct{}{}:
 	default:
-		return // one runs already; the next look finds the rest
+		return // some run already; the next look finds the rest
 	}
 	began := time.Now()
-	ran := m.oneAlone(ctx)
+	ran := m.oneGroup(ctx, letter)
 	if ran {
 		redisdb.Sleep(ctx, time.Since(began))
 	}
@@ -179,55 +202,56 @@ func (m *maintainer) runAlone(ctx context.Context) {
 	}
 }
 
-// oneAlone runs one job while nothing else of this queue is unfinished in this process,
-// so that a job which kills its process takes no other job with it. A job that has run for
-// a lease is not of that kind: other jobs start beside it. False: there was none.
-func (m *maintainer) oneAlone(ctx context.Context) (ran bool) {
-	p := m.w.process
-	if !p.limiter.alone(ctx, m.w.Lease) {
+// oneGroup runs some jobs while nothing else of this queue begins in this process, so that a job
+// which kills its process takes few others with it. False: there were none.
+func (m *maintainer) oneGroup(ctx context.Context, letter string) (ran bool) {
+	p, how := m.w.process, m.w.isolation(letter)
+	if !p.limiter.isolate(ctx, how) {
 		return false
 	}
 	defer p.limiter.together()
-	c := m.claimAlone(ctx)
-	if c == nil {
-		p.limiter.release(1)
+	batch := m.claimIsolated(ctx, letter, how.most)
+	p.limiter.release(how.most - len(batch))
+	if len(batch) == 0 {
 		return false
 	}
 	if m.w.stopped.Load() {
-		c.Finish(Result{Outcome: Release})
+		for _, c := range batch {
+			c.Finish(Result{Outcome: Release})
+		}
 		return false
 	}
-	go p.callbacks.Handle(p.jobs, []*Claimed{c})
-	limit := time.NewTimer(m.w.Lease)
-	defer limit.Stop()
-	select {
-	case <-c.ended:
-	case <-limit.C:
-	case <-ctx.Done():
+	go p.callbacks.Handle(p.jobs, batch)
+	waiting, cancel := context.WithTimeout(ctx, how.patience)
+	defer cancel()
+	for _, c := range batch {
+		select {
+		case <-c.ended:
+		case <-waiting.Done():
+		}
 	}
 	return true
 }
 
-// claimAlone claims one job that must run alone; nil: there is none, or Redis is
-// away.
-func (m *maintainer) claimAlone(ctx context.Context) *Claimed {
-	a := &aloneClaim{got: make(chan *Claimed, 1)}
+// claimIsolated claims at most so many jobs of a stream; none: there is none, or Redis is away.
+func (m *maintainer) claimIsolated(ctx context.Context, letter string, most int) []*Claimed {
+	a := &isolatedClaim{letter: letter, most: most, got: make(chan []*Claimed, 1)}
 	m.w.mu.Lock()
 	if m.w.session == nil || m.w.results.failing || m.w.stopped.Load() {
 		m.w.mu.Unlock()
 		return nil
 	}
-	m.w.claims.alone = a
+	m.w.claims.isolated = a
 	m.w.mu.Unlock()
 	m.w.sender.wake()
 	select {
-	case c := <-a.got:
-		return c
+	case batch := <-a.got:
+		return batch
 	case <-ctx.Done():
 	}
 	m.w.mu.Lock()
-	if m.w.claims.alone == a {
-		m.w.claims.alone = nil
+	if m.w.claims.isolated == a {
+		m.w.claims.isolated = nil
 		m.w.mu.Unlock()
 		return nil
 	}

@@ -187,20 +187,32 @@ func (m *model) take(t *rapid.T, n int) {
 	if n < 100 {
 		return
 	}
-	for { // those that must run alone
-		batch, err := p.ClaimAlone()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(batch) == 0 {
-			break
-		}
-		m.begin(t, p, batch)
-	}
+	m.takeIsolated(t, p, "f", 32, 2)
+	m.takeIsolated(t, p, "a", 1, 3)
 	for _, j := range m.jobs {
 		if j.state == "ready" {
 			t.Fatalf("job %s (%d leases lost) was not given", j.id, j.lost)
 		}
+	}
+}
+
+// takeIsolated claims the jobs of a stream that must not run beside others: at most so many together, and
+// none that lost fewer leases.
+func (m *model) takeIsolated(t *rapid.T, p *shard.Stepper, letter string, most, lost int) {
+	for {
+		batch, err := p.ClaimIsolated(letter)
+		if err != nil || len(batch) > most {
+			t.Fatalf("%d jobs of stream %s together, %v", len(batch), letter, err)
+		}
+		if len(batch) == 0 {
+			return
+		}
+		for _, c := range batch {
+			if j := m.jobs[c.ID]; j == nil || min(j.lost, 3) != lost {
+				t.Fatalf("job %+v in stream %s", j, letter)
+			}
+		}
+		m.begin(t, p, batch)
 	}
 }
 

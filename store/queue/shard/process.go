@@ -22,7 +22,7 @@ type Process struct {
 	started   time.Time
 	jobs      context.Context // parent of every job's context
 	writes    context.Context // of writes that must happen also after the stop
-	isolating chan struct{}   // one token: only one job runs alone
+	isolating chan struct{}   // one token: only one job, or one group of jobs, runs without others
 	closed    atomic.Bool     // no call is sent again
 
 	backgroundMu sync.Mutex // guards closed: no goroutine starts after it is set

@@ -53,13 +53,13 @@ type call struct {
 	unmark   []string       // jobs whose marks are deleted
 	stored   map[int]*Entry // the jobs that it stores, by the position of their text in the arguments
 
-	session *session // the session that claims; nil: nobody claims
-	room    int      // places taken for the jobs that it claims
-	reuse   int      // how many of these places its own results free
-	held    int      // jobs that the session had when an enqueueing call was made
-	reclaim []unclaimed
-	alone   *aloneClaim
-	wanted  uint64 // value of claims.wanted when it was made
+	session  *session // the session that claims; nil: nobody claims
+	room     int      // places taken for the jobs that it claims
+	reuse    int      // how many of these places its own results free
+	held     int      // jobs that the session had when an enqueueing call was made
+	reclaim  []unclaimed
+	isolated *isolatedClaim
+	wanted   uint64 // value of claims.wanted when it was made
 
 	began  time.Time
 	number uint64
@@ -271,8 +271,8 @@ func (l *sender) send(c *call) ([]any, error) {
 		name = c.session.name
 	}
 	mode, most := "m", c.room-len(c.reclaim)
-	if c.alone != nil {
-		mode, most = "a", 1
+	if c.isolated != nil {
+		mode, most = c.isolated.letter, c.isolated.most
 	}
 	if c.session == nil {
 		most = 0

@@ -89,9 +89,9 @@ func (l *session) end() {
 	if w.session == l {
 		w.session = nil
 	}
-	if alone := w.claims.alone; alone != nil { // it will not be made
-		close(alone.got)
-		w.claims.alone = nil
+	if isolated := w.claims.isolated; isolated != nil { // it will not be made
+		close(isolated.got)
+		w.claims.isolated = nil
 	}
 	held := 0
 	for c := range w.live {

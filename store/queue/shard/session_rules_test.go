@@ -225,3 +225,32 @@ func TestMarksOfALostJobAreDropped(t *testing.T) {
 		t.Errorf("%d marks of the last session", n)
 	}
 }
+
+// TestALookPutsBackAHundredJobs: also when many processes have died at once.
+func TestALookPutsBackAHundredJobs(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+		w := setup(t, db)
+		const processes, each = 20, 30
+		w.mustEnqueue(make([]queue.Job, processes*each)...)
+		for range processes {
+			p := w.mustStep()
+			mustClaim(t, p, each)
+			storetest.Must(t, db.Client().ZAdd(t.Context(), w.prefix()+"owners", redis.Z{Score: 1, Member: p.Session()}).Err())
+		}
+		p, back := w.mustStep(), 0
+		for more := true; more; {
+			var err error
+			if more, err = p.Look(); err != nil {
+				t.Fatal(err)
+			}
+			now := len(w.mustState().Streams["r"])
+			if back, now = now, now-back; now > 100 {
+				t.Errorf("a look put back %d jobs", now)
+			}
+		}
+		if back != processes*each {
+			t.Errorf("%d of %d jobs came back", back, processes*each)
+		}
+	})
+}

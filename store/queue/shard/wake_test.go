@@ -90,7 +90,7 @@ func TestConsumersGoWithTheirLives(t *testing.T) {
 		if err := lives["present"].Maintain(); err != nil {
 			t.Fatal(err)
 		}
-		for _, stream := range []string{"main", "ready", "alone"} {
+		for _, stream := range []string{"main", "ready", "few", "alone"} {
 			for _, c := range db.Client().XInfoConsumers(t.Context(), w.prefix()+stream, "g").Val() {
 				if c.Name != lives["present"].Session() {
 					t.Errorf("%s has the consumer %s", stream, c.Name)

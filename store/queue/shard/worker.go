@@ -19,12 +19,16 @@ type unclaimed struct {
 	text  []byte
 }
 
-// aloneClaim asks for one job that runs alone. got is closed without a job if there is none.
-type aloneClaim struct{ got chan *Claimed }
+// isolatedClaim asks for jobs of a stream that must not run beside others. got is closed if there are none.
+type isolatedClaim struct {
+	letter string
+	most   int
+	got    chan []*Claimed
+}
 
 // claims say what there is to claim in a shard. The worker's lock guards them.
 type claims struct {
-	alone     *aloneClaim // the next call is to make it; nil: none
+	isolated  *isolatedClaim // the next call is to make it; nil: none
 	unclaimed []unclaimed
 	wantsMore bool   // entries may wait
 	wanted    uint64 // counts calls of want
@@ -194,8 +198,8 @@ func (w *Worker) failClaim(c *call, over bool) {
 	w.results.failing = true
 	if over {
 		w.claims.putBack(c)
-		if c.alone != nil {
-			close(c.alone.got)
+		if c.isolated != nil {
+			close(c.isolated.got)
 		}
 	}
 	w.mu.Unlock()
@@ -219,8 +223,8 @@ func (w *Worker) applyClaim(c *call, answer []any, sent time.Time) {
 	session := c.session
 	if redisdb.Number(answer[callAlive]) == 0 {
 		w.process.limiter.release(c.freed(0))
-		if c.alone != nil {
-			close(c.alone.got)
+		if c.isolated != nil {
+			close(c.isolated.got)
 		}
 		session.end()
 		return
@@ -234,12 +238,11 @@ func (w *Worker) applyClaim(c *call, answer []any, sent time.Time) {
 		w.WakeMaintainer(0)
 	}
 	batch := w.begin(c, answer, sent)
-	if c.alone != nil {
+	if c.isolated != nil {
 		for _, one := range batch {
 			one.ended = make(chan struct{})
-			c.alone.got <- one
 		}
-		close(c.alone.got)
+		c.isolated.got <- batch
 		w.process.limiter.release(len(c.results))
 		return
 	}

@@ -74,7 +74,7 @@ end
 -- Jobs that hold nothing are acknowledged together. A session that is still an owner
 -- has all of them pending: only what removes a session takes entries from it.
 local function finish_plain(at, n)
-  local eids = { m = {}, r = {}, a = {} }
+  local eids = { m = {}, r = {}, f = {}, a = {} }
   for i = at, at + 3 * n - 1, 3 do
     table.insert(eids[string.sub(ARGV[i], 1, 1)], string.sub(ARGV[i], 2))
     if ARGV[i + 2] ~= '' then report(ARGV[i + 1], ARGV[i + 2]) end

@@ -2,7 +2,7 @@
 -- of its own then, any other one that is delayed at once. A job that a
 -- process has claimed, or that is no longer there, stays as it is.
 -- KEYS: 1 the shard's records, 2 a key that never exists
--- ARGV: 1 where the job is (m, r or a for a stream, p:<name> parked, l:<time> delayed),
+-- ARGV: 1 where the job is (a letter of a stream, p:<name> parked, l:<time> delayed),
 --       2 its entry ('' of a delayed job), 3 its text, 4 the new payload
 -- RETURNS: {1 it has the payload, or 0; bytes that the shard's parked jobs take or -1}
 -- @include lua/clock.lua

@@ -4,12 +4,13 @@
 -- RETURNS: nothing; it only defines functions
 -- TAKES: STREAM, READY, GONE, READER, WAKE, int, parse, add, text_at, dated, put_stream,
 --        front, disown, bury
--- GIVES: holds, give_back, empty_session, put_back_unclaimed
+-- GIVES: LETTERS, holds, give_back, empty_session, put_back_unclaimed
+local LETTERS = { 'r', 'm', 'f', 'a' } -- of the streams
 
 -- holds tells whether a session has anything pending. What its process believes may be
 -- older than a claim that is under way.
 local function holds(session)
-  for _, letter in ipairs({ 'm', 'r', 'a' }) do
+  for _, letter in ipairs(LETTERS) do
     if redis.call('XPENDING', STREAM[letter], 'g', '-', '+', 1, session)[1] then return true end
   end
   return false
@@ -41,14 +42,14 @@ end
 -- nothing left its consumer goes. It returns how many were put back and whether all are.
 local function empty_session(session, counted, most, o)
   local back = 0
-  for _, letter in ipairs({ 'r', 'm', 'a' }) do
-    for _, p in ipairs(redis.call('XPENDING', STREAM[letter], 'g', '-', '+', most, session)) do
+  for _, letter in ipairs(LETTERS) do
+    for _, p in ipairs(redis.call('XPENDING', STREAM[letter], 'g', '-', '+', most - back, session)) do
       give_back(letter, p[1], session, counted, o)
       back = back + 1
     end
   end
   if holds(session) then return back, false end
-  for _, letter in ipairs({ 'r', 'm', 'a' }) do redis.call('XGROUP', 'DELCONSUMER', STREAM[letter], 'g', session) end
+  for _, letter in ipairs(LETTERS) do redis.call('XGROUP', 'DELCONSUMER', STREAM[letter], 'g', session) end
   redis.call('ZREM', GONE, session)
   return back, true
 end

@@ -3,8 +3,8 @@
 -- KEYS: none
 -- ARGV: 1 session or '', 2 series, 3 number, 4 number of the last answered call,
 --       5 ms that the call is remembered, 6 lease in ms, 7 most jobs to claim,
---       8 most bytes to claim, 9 m for the next jobs or a for one that must run
---       alone, 10 entries to reclaim from blocking reads, which follow
+--       8 most bytes to claim, 9 m for the next jobs, or the letter of the only stream
+--       to claim from, 10 entries to reclaim from blocking reads, which follow
 -- RETURNS: {status, 1 the session is alive or 0, Redis time in us, entries waiting,
 --          1 a delayed job may be due or 0, answer, bytes that the shard's parked
 --          jobs take or -1 when it changed nothing there, then per claimed job: place,
@@ -116,8 +116,8 @@ local function finish_call(call, alive, text)
   local c, most = call.claim, tonumber(ARGV[7])
   if alive then
     for i = 11, call.args do reclaim(c, ARGV[i]) end
-    if ARGV[9] == 'a' then
-      read(c, 'a', 1)
+    if ARGV[9] ~= 'm' then
+      read(c, ARGV[9], most)
     elseif most > 0 then
       claim(c, most, call.us % 2)
     end

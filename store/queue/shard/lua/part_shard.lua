@@ -12,7 +12,7 @@ local MAIN, READY, LATER = P .. 'main', P .. 'ready', P .. 'later'
 local HEADS, UNIQUES, STATS = P .. 'heads', P .. 'uniques', P .. 'stats'
 local OWNERS, GONE = P .. 'owners', P .. 'gone'
 local DEAD, DEADIDS = P .. 'dead', P .. 'deadids'
-local STREAM = { m = MAIN, r = READY, a = P .. 'alone' }
+local STREAM = { m = MAIN, r = READY, f = P .. 'few', a = P .. 'alone' }
 local READER = 'reader' -- the consumer of all blocking reads
 
 -- record_of names the hash that has a field for the id of a named job as long as the job

@@ -8,10 +8,10 @@ local function put_stream(e, letter)
   add(STREAM[letter], text_of(e))
 end
 
--- front is the stream of a job that comes back: after the second lost lease it is
--- claimed alone.
+-- front is the stream of a job that comes back: after the second lost lease it runs among
+-- a few such jobs, after the third alone.
 local function front(e)
-  return e.l >= 2 and 'a' or 'r'
+  return e.l >= 3 and 'a' or e.l == 2 and 'f' or 'r'
 end
 
 local function disown(letter, eid)

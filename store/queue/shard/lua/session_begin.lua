@@ -9,8 +9,8 @@
 redis.call('DEL', NEVER) -- a script whose first write frees memory is not refused by a full Redis
 local us = now_us()
 local epoch = int(math.max(us, tonumber(redis.call('GET', P .. 'epoch') or 0) + 1))
-for _, letter in ipairs({ 'm', 'r', 'a' }) do
-  redis.pcall('XGROUP', 'CREATE', STREAM[letter], 'g', '0', 'MKSTREAM') -- it may exist
+for _, stream in pairs(STREAM) do
+  redis.pcall('XGROUP', 'CREATE', stream, 'g', '0', 'MKSTREAM') -- it may exist
 end
 redis.call('SET', P .. 'epoch', epoch)
 redis.call('ZADD', OWNERS, int(math.floor(us / 1000) + IDLE * tonumber(ARGV[2])), ARGV[1] .. '-' .. epoch)

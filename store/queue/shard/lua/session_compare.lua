@@ -18,7 +18,7 @@
 local session, believed = ARGV[1], {}
 if not redis.call('ZSCORE', OWNERS, session) then return { 0, {} } end
 for i = 5, #ARGV do believed[ARGV[i]] = true end
-for _, letter in ipairs({ 'r', 'm', 'a' }) do
+for _, letter in ipairs(LETTERS) do
   -- as many as one process may hold, which its InFlight bounds
   for _, p in ipairs(redis.call('XPENDING', STREAM[letter], 'g', '-', '+', 100000, session)) do
     local place = letter .. p[1]

@@ -10,8 +10,8 @@
 --       12 and 13 its series, 14 ms that they are remembered
 -- RETURNS: {1 the session is alive or 0, ms till something is due or -1, 1 there is
 --          more to do now, sessions that
---          were ended, jobs whose lease was lost, jobs that wait
---          to run alone, entries that wait for a claim, some names under which jobs
+--          were ended, jobs whose lease was lost, the letter of a stream whose jobs
+--          wait to run without others or '', entries that wait for a claim, some names under which jobs
 --          are parked, others each time, bytes that parked jobs take}
 -- @include lua/clock.lua
 -- @include lua/part_shard.lua
@@ -59,9 +59,10 @@ local function end_sessions()
 end
 
 local function empty_gone()
-  local back, gone = 0, redis.call('ZRANGE', GONE, 0, SESSIONS - 1, 'WITHSCORES')
+  local left, back, gone = STEP, 0, redis.call('ZRANGE', GONE, 0, SESSIONS - 1, 'WITHSCORES')
   for i = 1, #gone, 2 do
-    local n, all = empty_session(gone[i], gone[i + 1] ~= '0', STEP, o)
+    local n, all = empty_session(gone[i], gone[i + 1] ~= '0', left, o)
+    left = left - n
     if gone[i + 1] ~= '0' then back = back + n end
     if not all then more = 1 end
   end
@@ -71,7 +72,7 @@ end
 
 -- A consumer with jobs and without a session is left when Redis forgot the session.
 local function find_orphans()
-  for _, letter in ipairs({ 'm', 'r', 'a' }) do
+  for _, letter in ipairs(LETTERS) do
     for _, info in ipairs(redis.call('XINFO', 'CONSUMERS', STREAM[letter], 'g')) do
       local name = info[2]
       if name ~= READER and not redis.call('ZSCORE', OWNERS, name) then redis.call('ZADD', GONE, 'NX', 1, name) end
@@ -96,11 +97,12 @@ if trim_parts(1000) then more = 1 end
 save(tonumber(ARGV[5]), tonumber(ARGV[6]))
 if back > 0 then redis.call('HINCRBY', STATS, 'recovered', back) end
 redis.call('SET', P .. 'served', '1', 'PX', ARGV[10])
+local isolated = undelivered(STREAM.f) > 0 and 'f' or undelivered(STREAM.a) > 0 and 'a' or ''
 local due = next_due(ms)
 if due >= 0 then wake_in(due) end
 for _, one in ipairs(redis.call('ZRANGE', OWNERS, 0, 1, 'WITHSCORES')) do
   local till = tonumber(one)
   if till and till > ms then wake_in(till - ms + 1) end
 end
-return { alive and 1 or 0, math.ceil(wake), more, ended, back, undelivered(STREAM.a), undelivered(MAIN) + undelivered(READY) + unclaimed,
+return { alive and 1 or 0, math.ceil(wake), more, ended, back, isolated, undelivered(MAIN) + undelivered(READY) + unclaimed,
   redis.call('HRANDFIELD', P .. 'parkedn', NAMES), tonumber(redis.call('HGET', STATS, 'parkedb') or 0) }
