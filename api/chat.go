@@ -9,6 +9,7 @@ const (
 	MaxMessageData         = 1 << 10             // data of a message, as JSON
 	MaxPollWait            = 30 * time.Second    // ?wait_ms= of a long poll
 	DefaultChatMaxMessages = 10_000              // FANFARE_CHAT_MAX_MESSAGES
+	DefaultChatMaxBytes    = 8 << 20             // FANFARE_CHAT_MAX_BYTES
 	DefaultChatMaxAge      = 30 * 24 * time.Hour // FANFARE_CHAT_MAX_AGE
 	DefaultMaxStreams      = 20_000              // FANFARE_MAX_STREAMS
 	MaxPushText            = 500                 // bytes of a message in its push

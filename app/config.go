@@ -66,6 +66,7 @@ type config struct {
 	ContactsMin int `env:"FANFARE_CONTACTS_MIN" envDefault:"10" desc:"a user's index with fewer entries than this is filled again from SQL"`
 
 	ChatMaxMessages int           `group:"Chat" env:"FANFARE_CHAT_MAX_MESSAGES" envDefault:"10000" least:"1" most:"1000000" desc:"messages that a chat keeps, whether everybody has read them or not"`
+	ChatMaxBytes    int64         `env:"FANFARE_CHAT_MAX_BYTES" envDefault:"8388608" least:"65536" most:"1073741824" desc:"bytes of texts and data that a chat keeps, whether everybody has read them or not; beyond that its oldest messages leave, at most 100 for each new one"`
 	ChatMaxAge      time.Duration `env:"FANFARE_CHAT_MAX_AGE" envDefault:"720h" least:"1s" desc:"how long a chat keeps a message, whether everybody has read it or not"`
 
 	SaleMinReplicas int   `group:"Sales" env:"FANFARE_SALE_MIN_REPLICAS" envDefault:"0" least:"0" most:"100" desc:"how many replicas of Redis must have a reservation, confirmation or release before it is answered; if too few have it in time, the answer is 503 unknown_outcome"`

@@ -20,8 +20,8 @@ func (s *Store) chatCmd(ctx context.Context, script *redisdb.Script, chat string
 // chatCmdWith is chatCmd for scripts whose last key is the record of a request. They have answered
 // from that record if it exists, before they read any other key.
 func (s *Store) chatCmdWith(ctx context.Context, script *redisdb.Script, keys []string, args ...any) *redis.Cmd {
-	all := make([]any, 0, 3+len(args))
-	all = append(all, s.o.MaxMessages, s.o.MaxAge.Milliseconds(), s.run)
+	all := make([]any, 0, 4+len(args))
+	all = append(all, s.o.MaxMessages, s.o.MaxBytes, s.o.MaxAge.Milliseconds(), s.run)
 	return script.Cmd(ctx, keys, append(all, args...)...)
 }
 

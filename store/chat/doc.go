@@ -26,10 +26,12 @@
 //
 // Messages are removed from the beginning of the log only. So it has every id from
 // l + 1 - length to l, and the number of messages between two ids is their difference.
-// Messages that every member has acknowledged are removed at once. Messages over the
-// limits are hidden at once, and later calls remove them a few at a time. Messages that
-// still have to be pushed stay until then, unless the log is more than twice as long as
-// it may be.
+// Messages that every member has acknowledged are removed at once. Messages that are too many or
+// too old are hidden at once, and later calls remove them a few at a time. Messages that are over
+// the bytes are seen until they are removed, a few for each message that comes. Messages that
+// still have to be pushed stay until then, unless the log is more than twice as long or as large
+// as it may be. The meta counts the bytes of all texts and data in the log; a script that changes
+// the log changes that number with it.
 //
 // A user's unread messages are the messages above the position, without the user's own. Their
 // number is computed on each read from two differences and a count. A user's own messages are those

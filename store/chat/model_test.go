@@ -38,6 +38,10 @@ func TestModel(t *testing.T) {
 		t.Parallel()
 		runModel(newWorld(t, storetest.Open(t, "embedded"), modelOptions), 100)
 	})
+	t.Run("bytes", func(t *testing.T) {
+		t.Parallel()
+		runModel(newWorld(t, storetest.Open(t, storetest.Redis(t).URL()), lightOptions), storetest.Sized(2000, 800))
+	})
 }
 
 // TestEveryScriptMayRunTwice sends every command twice, as a client does whose
@@ -49,15 +53,21 @@ func TestEveryScriptMayRunTwice(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, storetest.Open(t, url), modelOptions)
 			runModel(w.another(twice), 60)
+			w = newWorld(t, storetest.Open(t, url), lightOptions)
+			runModel(w.another(twice), 60)
 		})
 	}
 }
 
 var modelOptions = Options{MaxMessages: 9, MaxAge: 300 * time.Millisecond}
 
+// lightOptions keep fewer bytes than messages. Nothing is pushed then, since messages that have to be
+// pushed stay for a while.
+var lightOptions = Options{MaxMessages: 9, MaxBytes: 27, MaxAge: 300 * time.Millisecond}
+
 func runModel(w *world, steps int) {
 	seed := rand.Uint64()
-	m := &modelWorld{world: w, ref: newReference(modelOptions), random: rand.New(rand.NewPCG(seed, 1))}
+	m := &modelWorld{world: w, ref: newReference(w.o), random: rand.New(rand.NewPCG(seed, 1))}
 	m.chats, m.users = m.ids("a", "b", "c"), m.ids("u1", "u2", "u3", "u4")
 	defer func() {
 		if w.t.Failed() {
@@ -130,14 +140,14 @@ func (m *modelWorld) create(chat, user string) (string, func(*reference, int64) 
 }
 
 func (m *modelWorld) sendOne(chat, user string) (string, func(*reference, int64) string) {
-	message, key := fmt.Sprint("text", m.random.IntN(3)), ""
+	message, key := strings.Repeat("text", 1+m.random.IntN(3)), ""
 	var once api.Idempotency
 	if m.random.IntN(4) == 0 {
 		key = fmt.Sprint("key", m.random.IntN(4))
 		once = api.Idempotency{Scope: "test", Key: key}
 		copy(once.Body[:], message)
 	}
-	sent, replayed, err := m.Send(m.ctx(), Outgoing{Chat: chat, Sender: user, Text: message, Once: once, Push: m.random.IntN(8) == 0})
+	sent, replayed, err := m.Send(m.ctx(), Outgoing{Chat: chat, Sender: user, Text: message, Once: once, Push: m.o.MaxBytes > 1000 && m.random.IntN(8) == 0})
 	if err != nil {
 		sent = &api.ChatMessageSent{}
 	}

@@ -14,6 +14,7 @@ import (
 // message ever sent, and counting by visiting each. Time is given.
 type reference struct {
 	most  int64
+	bytes int   // of the texts that a chat keeps
 	age   int64 // ms
 	chats map[string]*refChat
 	joins int64
@@ -43,7 +44,7 @@ func (c *refChat) owns(user string, id int64) bool {
 
 func newReference(o Options) *reference {
 	o = o.withDefaults()
-	return &reference{most: int64(o.MaxMessages), age: o.MaxAge.Milliseconds(), chats: map[string]*refChat{}}
+	return &reference{most: int64(o.MaxMessages), bytes: int(o.MaxBytes), age: o.MaxAge.Milliseconds(), chats: map[string]*refChat{}}
 }
 
 func (r *reference) clone() *reference {
@@ -140,7 +141,22 @@ func (r *reference) send(chat, user, text, key string, at int64) (id int64, repl
 		c.records[user+" "+key] = c.last()
 	}
 	c.trim()
+	r.lighten(c, at)
 	return c.last(), false, ""
+}
+
+// lighten forgets the oldest messages that readers see while their texts have too many bytes.
+func (r *reference) lighten(c *refChat, now int64) {
+	bytes := 0
+	for id := c.last(); id >= r.first(c, now); id-- {
+		if m := c.messages[id-1]; !m.redacted {
+			bytes += len(m.text)
+		}
+		if bytes > r.bytes {
+			c.seen = id
+			return
+		}
+	}
 }
 
 func (r *reference) ack(chat, user string, id, now int64) (int64, api.Code) {

@@ -19,6 +19,9 @@ var scripts embed.FS
 type Options struct {
 	// MaxMessages is how many messages a chat keeps; default 10,000.
 	MaxMessages int
+	// MaxBytes is how many bytes of texts and data a chat keeps; default 8 MiB. It should have room
+	// for a message.
+	MaxBytes int64
 	// MaxAge is how long a message is kept; default 30 days, at least 1 ms.
 	MaxAge time.Duration
 	// Logger receives repairs that failed and are tried again later; default: discarded.
@@ -27,6 +30,7 @@ type Options struct {
 
 func (o Options) withDefaults() Options {
 	o.MaxMessages = cmp.Or(o.MaxMessages, api.DefaultChatMaxMessages)
+	o.MaxBytes = cmp.Or(o.MaxBytes, api.DefaultChatMaxBytes)
 	o.MaxAge = cmp.Or(o.MaxAge, api.DefaultChatMaxAge)
 	o.MaxAge = max(o.MaxAge, time.Millisecond)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))

@@ -29,7 +29,7 @@ redis.call('UNLINK', own_of(user))
 redis.pcall('PUBLISH', channel, '-' .. NAME)
 if redis.call('EXISTS', MEMBERS) == 1 then
   trim_acked(c)
-  save(c)
+  save(c, 0)
   return answer(1, join.stamp)
 end
 redis.call('UNLINK', META, LOG, MEMBERS, JOINS)

@@ -37,5 +37,5 @@ local position = id + (id + 1 >= c.first and own_run(own) or 0)
 redis.call('ZREMRANGEBYSCORE', own, '-inf', position)
 redis.call('ZADD', MEMBERS, position, user)
 trim_acked(c)
-save(c)
+save(c, 0)
 return { 1, position }

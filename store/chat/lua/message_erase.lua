@@ -7,6 +7,7 @@
 -- RETURNS: status 0 no such chat, 1 done; then after 1 the id to go on with or 0, and how many
 --          messages were changed
 -- @include lua/part_chat.lua
+-- @include lua/part_trim.lua
 -- @include lua/part_tell.lua
 local user, upto, other, from, most, channel = unpack(ARGV, OWN)
 
@@ -21,8 +22,10 @@ for i, entry in ipairs(from <= to and redis.call('LRANGE', LOG, from - c.head, t
     local bare = at .. ' ' .. other .. ' '
     redis.call('ZREM', DUE, '') -- the first write: no full Redis refuses it, nor the writes after it
     redis.call('LSET', LOG, id - c.head, bare)
+    c.bytes = c.bytes - weigh({ entry })
     tell(channel, c.epoch .. ' ' .. int(id) .. ' ' .. bare)
     changed = changed + 1
   end
 end
+if changed > 0 then store(c) end
 return { 1, to < c.last and to + 1 or 0, changed }

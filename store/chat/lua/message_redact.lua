@@ -8,6 +8,7 @@
 --          readers see, how many messages of other senders readers see among these, and the id
 --          and the time in ms of each message that has no text now
 -- @include lua/part_chat.lua
+-- @include lua/part_trim.lua
 -- @include lua/part_tell.lua
 local sender, member, from, to, most, channel = unpack(ARGV, OWN)
 
@@ -16,7 +17,7 @@ if not c then return { 0 } end
 if member ~= '' and not redis.call('ZSCORE', MEMBERS, member) then return { 4 } end
 from = math.max(tonumber(from), c.head)
 to = math.min(tonumber(to), c.last, from + tonumber(most) - 1)
-local others, redacted = 0, {}
+local others, redacted, bytes = 0, {}, c.bytes
 -- bounded: by most
 for i, entry in ipairs(from <= to and redis.call('LRANGE', LOG, from - c.head, to - c.head) or {}) do
   local id = from + i - 1
@@ -27,10 +28,12 @@ for i, entry in ipairs(from <= to and redis.call('LRANGE', LOG, from - c.head, t
     if #entry > #head then
       redis.call('ZREM', DUE, '') -- the first write: no full Redis refuses it, nor the writes after it
       redis.call('LSET', LOG, id - c.head, head)
+      c.bytes = c.bytes - weigh({ entry })
       tell(channel, c.epoch .. ' ' .. int(id) .. ' ' .. head)
     end
     redacted[#redacted + 1] = id
     redacted[#redacted + 1] = tonumber(at)
   end
 end
+if c.bytes ~= bytes then store(c) end
 return { 1, c.epoch, c.first, others, redacted }

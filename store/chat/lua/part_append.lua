@@ -62,6 +62,7 @@ local function append(c, entries, senders, acked, channel, push)
   local ttl, put_off = at - c.now + AGE + MARGIN, math.floor(c.at / half) ~= math.floor(at / half)
   local length = call('RPUSH', LOG, unpack(entries))
   see(c, length - count)
+  c.bytes = c.bytes + weigh(entries)
   if push then mark_due(c) end
   if put_off or length == count then call('PEXPIRE', LOG, ttl) end
   local moved = acked == c.last and leading(senders) or 0

@@ -1,18 +1,18 @@
 -- One chat: its keys, its limits, and the part of its log that readers see. The scripts
 -- that include it take their own arguments after these: unpack(ARGV, OWN).
 -- KEYS: 1 meta (string), 2 due (zset) of the bucket
--- ARGV: 1 most messages kept, 2 most age in ms, 3 run of the server: '*' for the server
---       that runs the script (see part_append.lua), or a name
+-- ARGV: 1 most messages kept, 2 most bytes of their texts and data, 3 most age in ms, 4 run
+--       of the server: '*' for the server that runs the script (see part_append.lua), or a
+--       name
 -- RETURNS: nothing; it only defines functions
 -- meta is "<epoch> <last id> <first id that readers see> <time of the last message in ms>
 -- <made at in ms> <message up to which pushes are done, while some are due> <run of the
 -- server that has the last message> <epoch before this run> <last id that this run
--- found>", with '-' for a missing value.
+-- found> <bytes of the log's texts and data>", with '-' for a missing value.
 local call, match, max = redis.call, string.match, math.max
-local MOST, AGE, RUN = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
-local OWN = 4 -- where a script's own arguments begin
+local MOST, BYTES, AGE, RUN = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
+local OWN = 5 -- where a script's own arguments begin
 local META, DUE, BUCKET, NAME, LOG, MEMBERS
-local POPPED = 32 -- messages over a limit that one call removes
 local MARGIN = 1000 -- ms by which keys outlive their last message, because reads compare times
 
 -- turn_to selects the chat on which all functions below work. The script begins with the
@@ -71,20 +71,37 @@ end
 -- a chat to its end.
 local function life_of(epoch) return match(epoch, '^[^.]+') end
 
+-- weigh counts the bytes of messages' texts and data.
+local function weigh(entries)
+  local bytes = 0
+  for _, entry in ipairs(entries) do bytes = bytes + #entry + 1 - match(entry, '^%d+ %S+ ()') end
+  return bytes
+end
+
+-- weigh_log counts the bytes of the whole log, for a meta that does not have them.
+local function weigh_log()
+  local bytes, step = 0, 100
+  for from = 0, call('LLEN', LOG) - 1, step do
+    bytes = bytes + weigh(call('LRANGE', LOG, from, from + step - 1))
+  end
+  return bytes
+end
+
 -- meta reads the chat's meta, unless it is given; nil if there is no chat.
-local FORM = '^(%S+) (%d+) (%d+) (%d+) (%d+) (%S+) (%S+) ?(%S*) ?(%d*)$' -- the last two may be missing
+local FORM = '^(%S+) (%d+) (%d+) (%d+) (%d+) (%S+) (%S+) ?(%S*) ?(%d*) ?(%d*)$' -- the last three may be missing
 local function meta(text)
   text = text or call('GET', META)
   if not text then return nil end
-  local epoch, last, first, at, made, pushed, run, was, since = match(text, FORM)
+  local epoch, last, first, at, made, pushed, run, was, since, bytes = match(text, FORM)
   return { epoch = epoch, last = 0 + last, first = 0 + first, at = 0 + at, made = 0 + made, pushed = tonumber(pushed), run = run,
-    was = was ~= '' and was or '-', since = tonumber(since) or 0, now = now_ms(), head = false }
+    was = was ~= '' and was or '-', since = tonumber(since) or 0, bytes = tonumber(bytes) or weigh_log(), now = now_ms(), head = false }
 end
 
 -- see computes which messages of a log of the given length readers see: the log has every
 -- id from head to last, and readers see the messages from first on.
 local function see(c, length)
   c.head = c.last + 1 - length
+  if length == 0 then c.bytes = 0 end
   c.first = max(c.first, c.head, c.last + 1 - MOST)
   c.first = first_young(c)
 end

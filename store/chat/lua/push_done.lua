@@ -11,12 +11,14 @@ if not c or not c.pushed then redis.call('ZREM', DUE, NAME) end
 if c and epoch == c.was then epoch, id = c.epoch, math.min(tonumber(id), c.since) end
 if not c or c.epoch ~= epoch then return 0 end
 if not c.pushed then return 1 end
-c.pushed = math.max(c.pushed, math.min(tonumber(id), c.last))
+local before = c.pushed
+c.pushed = math.max(before, math.min(tonumber(id), c.last))
+local done = c.pushed - before
 if c.pushed == c.last then
   c.pushed = nil
   redis.call('ZREM', DUE, NAME)
 else
   redis.call('ZADD', DUE, c.now, NAME)
 end
-save(c)
+save(c, done) -- messages that stayed to be pushed leave now
 return 1
