@@ -230,7 +230,7 @@ func TestC14_PushesOfAnotherRun(t *testing.T) {
 	w.mustBatch("c", 10, "2:two 3:three")
 	p.push(t.Context(), w.id("c"))
 	w.wantDue("")
-	if len(posted) != 4 || posted[1] != posted[2] || posted[3] != strings.Replace(posted[2], " 2", " 3", 1) {
+	if len(posted) != 4 || posted[1] != posted[2] || posted[3] != strings.TrimSuffix(posted[2], "2")+"3" {
 		t.Errorf("posted %q", posted)
 	}
 }
