@@ -38,6 +38,8 @@ type User struct {
 	IssuedAt, ExpiresAt time.Time
 	// KeyID names the key that signed the token, and KeyPrint tells it from another key of that name.
 	KeyID, KeyPrint string
+	// MadeBy is the id of the API key that asked fanfare for the token; "": signed by a backend.
+	MadeBy string
 }
 
 // Allows tells whether the user's token has a scope.

@@ -171,7 +171,7 @@ func (a *app) drain() time.Duration { return a.config.ShutdownTimeout / 4 }
 func (a *app) openNouns() error {
 	a.keys = apikeys.New(a.record, apikeys.Options{Logger: a.log})
 	var err error
-	if a.tokens, err = usertokens.New(a.record, a.redis, usertokens.Options{KeysFile: a.config.UserKeysFile, Logger: a.log}); err != nil {
+	if a.tokens, err = usertokens.New(a.record, a.redis, usertokens.Options{KeysFile: a.config.UserKeysFile, KeyEnded: a.keys.Ended, Logger: a.log}); err != nil {
 		return fmt.Errorf("FANFARE_USER_KEYS_FILE: %w", err)
 	}
 	a.devices = devices.New(a.redis, a.record, a.notificationQueue, devices.Options{Logger: a.log, GuardTTL: a.config.MaxAge + time.Hour})

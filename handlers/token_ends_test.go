@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,6 +25,7 @@ type tokenWorld struct {
 	file   string
 	admin  string
 	token  string // of bob, signed by the key backend of the file
+	sign   func(claims string) (header string)
 	reads  *readsOf
 }
 
@@ -36,7 +38,7 @@ func setupTokens(t testing.TB) *tokenWorld {
 	storetest.Must(t, err)
 	storetest.Must(t, os.WriteFile(w.file, jwks(t, "backend", public), 0o600))
 	w.world = setupOn(t, db, func(o *handlers.Options) {
-		o.Tokens, err = usertokens.New(o.Record, db, usertokens.Options{KeysFile: w.file})
+		o.Tokens, err = usertokens.New(o.Record, db, usertokens.Options{KeysFile: w.file, KeyEnded: o.Keys.Ended})
 		storetest.Must(t, err)
 		storetest.Must(t, o.Tokens.Load(t.Context()))
 		w.tokens = o.Tokens
@@ -44,7 +46,8 @@ func setupTokens(t testing.TB) *tokenWorld {
 	w.admin = "Authorization: Bearer " + w.mustKey(api.ScopeAdmin)
 	w.workChats()
 	w.post("/v1/chats", `{"id":"team","creator":"alice","members":["bob"]}`, w.admin)
-	w.token = signed(t, private, "backend", `{"sub":"bob","aud":"fanfare","iat":%d,"exp":%d,"scope":"chat"}`)
+	w.sign = func(claims string) string { return signed(t, private, "backend", claims) }
+	w.token = w.sign(`{"sub":"bob","aud":"fanfare","iat":%d,"exp":%d,"scope":"chat"}`)
 	return w
 }
 
@@ -107,6 +110,42 @@ func TestU5_AllEndsWithARevocation(t *testing.T) {
 	t.Parallel()
 	w := setupTokens(t)
 	w.wantsAllEnded(w.token, func() { w.post("/v1/users/bob/tokens/revoke", "", w.admin).wants(t, 204, "") })
+}
+
+// U9: a token that fanfare made ends with the API key that asked for it. Others go on, though they name
+// that key.
+func TestU9_AllEndsWithTheAPIKeyThatMadeTheToken(t *testing.T) {
+	t.Parallel()
+	made := func(w *tokenWorld, secret string) string {
+		a := w.post("/v1/users/bob/tokens", `{"scopes":["chat"]}`, "Authorization: Bearer "+secret).wants(t, 201, `{"token":"*","expires_at":"*"}`)
+		return "Authorization: Bearer " + a.member(t, "token")
+	}
+	idOf := func(w *tokenWorld, secret string) string { return strings.Split(secret, "_")[1] }
+	for name, end := range map[string]func(w *tokenWorld, id string){
+		"Revoked": func(w *tokenWorld, id string) {
+			w.do(call{method: "DELETE", path: "/v1/keys/" + id}.with(w.admin)).wants(t, 204, "")
+		},
+		"RevokedBySQL": func(w *tokenWorld, id string) { storetest.Must(t, w.record.RevokeKey(t.Context(), id)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := setupTokens(t)
+			secret, other := w.mustKey(api.ScopeTokens), w.mustKey(api.ScopeTokens)
+			others := []string{made(w, other), made(w, strings.TrimPrefix(w.admin, "Authorization: Bearer ")), w.token,
+				w.sign(`{"sub":"bob","aud":"fanfare","iat":%d,"exp":%d,"scope":"chat","azp":"` + idOf(w, secret) + `"}`),
+				w.sign(`{"sub":"bob","aud":"fanfare","iat":%d,"exp":%d,"scope":"chat","azp":{"a":1}}`)}
+			w.wantsAllEnded(made(w, secret), func() {
+				end(w, idOf(w, secret))
+				storetest.Must(t, w.keys.Load(t.Context()))
+			})
+			for i, token := range others {
+				w.do(get("/v1/users/bob/chats").with(token)).wants(t, 200, `{"items":[{"id":"team","unread":0,"last_id":0,"acked":0}]}`)
+				if i == 0 {
+					w.mustTicket("bob", token)
+				}
+			}
+		})
+	}
 }
 
 // newPublic is the public half of a new key.

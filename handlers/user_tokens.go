@@ -49,7 +49,8 @@ type postTokenRequest struct {
 //	@Description	Makes a JWT with which an app or a page can call for this user only, without an API key. The scope `chat` gives
 //	@Description	access to the user's chats, messages and stream, `contacts` to reading the contacts, `devices` to devices and
 //	@Description	settings, and `buy` to sales and the user's reservations. The token is signed with one of fanfare's own keys.
-//	@Description	Every server accepts it until it expires or is revoked. Your backend may sign tokens itself instead, with a key
+//	@Description	Every server accepts it until it expires or is revoked, or until the API key that made it ends: `expires_at` is
+//	@Description	never later than the key's own. Your backend may sign tokens itself instead, with a key
 //	@Description	of `FANFARE_USER_KEYS_FILE`. The token is shown only in this answer, so the call takes no Idempotency-Key.
 //	@Tags			users' own access
 //	@ID				postToken
@@ -59,8 +60,8 @@ type postTokenRequest struct {
 //	@Param			token	body		api.TokenRequest	true	"The token's scopes and lifetime"
 //	@Success		201		{object}	api.Token			"Made"
 //	@Router			/v1/users/{user}/tokens [post]
-func (s *server) postToken(_ context.Context, in *postTokenRequest) (*web.Reply[api.Token], error) {
-	token, err := s.o.Tokens.Issue(in.User, &in.Body)
+func (s *server) postToken(ctx context.Context, in *postTokenRequest) (*web.Reply[api.Token], error) {
+	token, err := s.o.Tokens.Issue(in.User, &in.Body, web.KeyOf(ctx))
 	return web.Created(token), err
 }
 

@@ -76,7 +76,7 @@ func (w *world) mustTokenOf(user string, ttl time.Duration, scopes ...api.UserSc
 		scopes = api.UserScopes
 	}
 	seconds := int64(ttl / time.Second)
-	made, err := w.tokens.Issue(user, &api.TokenRequest{Scopes: scopes, TTLSeconds: &seconds})
+	made, err := w.tokens.Issue(user, &api.TokenRequest{Scopes: scopes, TTLSeconds: &seconds}, nil)
 	storetest.Must(w.t, err)
 	return made.Token
 }

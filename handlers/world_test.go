@@ -94,7 +94,7 @@ func setupSQL(t testing.TB, db *redisdb.DB, url string, change ...func(*handlers
 
 	w := &world{t: t, db: db, record: rec, log: &storetest.Lines{}, keys: apikeys.New(rec, apikeys.Options{}), closing: make(chan struct{})}
 	w.stopping = sync.OnceFunc(func() { close(w.closing) })
-	w.tokens, err = usertokens.New(rec, db, usertokens.Options{})
+	w.tokens, err = usertokens.New(rec, db, usertokens.Options{KeyEnded: w.keys.Ended})
 	storetest.Must(t, err)
 	storetest.Must(t, w.tokens.Load(t.Context()))
 	w.queue = mustQueue(t, db, "events")

@@ -228,6 +228,9 @@ type Users struct {
 // UserOf is the calling user. It is nil for a call with an API key, and on a server without keys.
 func UserOf(ctx context.Context) *api.User { return infoOf(ctx).user }
 
+// KeyOf is the calling API key. It is nil for a call with a user token, and on a server without keys.
+func KeyOf(ctx context.Context) *api.Key { return infoOf(ctx).key }
+
 // isToken tells a user token from an API key, which has no dots.
 func isToken(secret string) bool { return strings.IndexByte(secret, '.') >= 0 }
 

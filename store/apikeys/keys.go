@@ -214,6 +214,20 @@ func (s *Store) Find(id string) (*api.Key, error) {
 	return &e.key, nil
 }
 
+// Ended tells whether a key that was valid some time ago was revoked, has expired or is gone from the
+// record. A key that is so young that it may not have been read yet has not ended. The question is not a
+// use of the key.
+func (s *Store) Ended(id string, ago time.Duration) bool {
+	snap := s.snap.Load()
+	if snap == nil {
+		return false
+	}
+	if e := snap.byID[id]; e != nil {
+		return e.ended() != nil
+	}
+	return ago > 2*staleAfter && !snap.stale()
+}
+
 // ended tells why a key is not valid any more.
 func (e *entry) ended() error {
 	switch {

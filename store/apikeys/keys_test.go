@@ -197,6 +197,42 @@ func TestAuth_LastUsedIsWrittenLazily(t *testing.T) {
 	})
 }
 
+// U9: whether a key has ended is no use of it, and a key that another server has just made has not ended.
+func TestU9_KeysThatHaveEnded(t *testing.T) {
+	t.Parallel()
+	eachStore(t, func(t *testing.T, rec *record.DB, s *apikeys.Store) {
+		soon := api.AtMillis(time.Now().Add(time.Second).UnixMilli())
+		_, short, err := s.Create(t.Context(), "short", []api.Scope{api.ScopeTokens}, &soon)
+		storetest.Must(t, err)
+		_, revoked := mustCreate(t, s, api.ScopeTokens)
+		_, valid := mustCreate(t, s, api.ScopeTokens)
+		if apikeys.New(rec, apikeys.Options{}).Ended(valid.ID, time.Hour) {
+			t.Error("a key ended before the keys were read")
+		}
+		stop := mustRun(t, s)
+		storetest.Must(t, s.Revoke(t.Context(), revoked.ID))
+		storetest.Eventually(t, 10*time.Second, "the short key's end", func() bool { return s.Ended(short.ID, 0) })
+		for id, ago := range map[string]time.Duration{revoked.ID: 0, "gone": time.Minute, "": time.Minute} {
+			if !s.Ended(id, ago) {
+				t.Errorf("key %q has not ended", id)
+			}
+		}
+		for id, ago := range map[string]time.Duration{valid.ID: time.Hour, "new": 10 * time.Second, "newest": 0} {
+			if s.Ended(id, ago) {
+				t.Errorf("key %q has ended", id)
+			}
+		}
+		stop()
+		list, err := s.List(t.Context())
+		storetest.Must(t, err)
+		for _, k := range list {
+			if k.LastUsed != nil {
+				t.Errorf("%s was used", k.Name)
+			}
+		}
+	})
+}
+
 func TestAuth_NeitherKnownNorUnknownKeysCostSQL(t *testing.T) {
 	t.Parallel()
 	p, url := storetest.ProxyTo(t, storetest.MySQL(t))
@@ -245,6 +281,9 @@ func TestAuth_SQLAway(t *testing.T) {
 		})
 		_, err := s.Authenticate(secret)
 		storetest.Must(t, err)
+		if s.Ended("a", time.Hour) {
+			t.Error("a key that was perhaps made meanwhile has ended")
+		}
 	})
 	t.Run("Heals", func(t *testing.T) {
 		p.Mend()

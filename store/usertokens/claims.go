@@ -17,6 +17,7 @@ import (
 type claims struct {
 	Subject   string         `json:"sub"`
 	Audience  jsontext.Value `json:"aud"` // a name, or a list of names
+	Party     jsontext.Value `json:"azp"` // in our own tokens the id of an API key; others put anything there
 	Scope     string         `json:"scope"`
 	IssuedAt  *float64       `json:"iat"`
 	NotBefore *float64       `json:"nbf"`
@@ -52,9 +53,9 @@ func openToken(token string, keys keySet, admit func() error) (kid string, paylo
 	return header.KeyID, payload, false, nil
 }
 
-// readClaims reads which user a token stands for, and from when to when. Names are compared as
+// readClaims reads which user a token of a key stands for, and from when to when. Names are compared as
 // they are; a name that occurs twice is refused.
-func readClaims(payload []byte, now time.Time) (*api.User, error) {
+func readClaims(kid string, payload []byte, now time.Time) (*api.User, error) {
 	var c claims
 	if err := json.Unmarshal(payload, &c); err != nil {
 		return nil, err
@@ -73,7 +74,12 @@ func readClaims(payload []byte, now time.Time) (*api.User, error) {
 	case expires.Sub(issued) > api.MaxTokenTTL, !api.ValidIdentifier(c.Subject), !c.forUs():
 		return nil, errClaims
 	}
-	u := &api.User{ID: c.Subject, IssuedAt: issued, ExpiresAt: expires}
+	u := &api.User{ID: c.Subject, KeyID: kid, IssuedAt: issued, ExpiresAt: expires}
+	if strings.HasPrefix(kid, ownPrefix) && len(c.Party) > 0 {
+		if err := json.Unmarshal(c.Party, &u.MadeBy); err != nil {
+			return nil, err
+		}
+	}
 	for scope := range strings.FieldsSeq(c.Scope) {
 		if s := api.UserScope(scope); slices.Contains(api.UserScopes, s) && !u.Allows(s) {
 			u.Scopes = append(u.Scopes, s)

@@ -9,7 +9,8 @@
 //
 // Run polls one counter (record.VersionUserTokens) and reads the new revocations when it has
 // changed. So every process refuses a revoked token within 10 s as long as SQL can be reached.
-// While SQL is away, the last known revocations apply.
+// While SQL is away, the last known revocations apply. A token that fanfare made also ends with the API
+// key that asked for it, as package apikeys tells.
 //
 // A ticket has 128 random bits and a MAC by one of fanfare's own keys, so that made-up tickets are
 // refused without asking Redis. Redis has only the hash of a ticket:

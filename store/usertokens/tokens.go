@@ -24,6 +24,9 @@ import (
 type Options struct {
 	// KeysFile is a JWKS whose keys sign user tokens beside fanfare's own; "": none.
 	KeysFile string
+	// KeyEnded tells whether the API key that asked for a token has ended. age is that of the token.
+	// nil: tokens do not end with API keys.
+	KeyEnded func(id string, age time.Duration) bool
 	// Logger receives a line when SQL stops or resumes answering; nil: nothing is logged.
 	Logger *slog.Logger
 	// PollEvery is how often Run reads changes; default 1 s, at most 4 s. A stream checks its token
@@ -68,6 +71,9 @@ func New(rec *record.DB, db *redisdb.DB, o Options) (*Store, error) {
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	o.PollEvery = cmp.Or(o.PollEvery, defaultPoll)
 	o.PollEvery = min(o.PollEvery, maxPoll)
+	if o.KeyEnded == nil {
+		o.KeyEnded = func(string, time.Duration) bool { return false }
+	}
 	o.Rest = cmp.Or(o.Rest, record.TokenKeyRest)
 	s := &Store{rec: rec, db: db, now: db.Clock, o: o, page: revocationPage, remembered: remembered{most: generation}}
 	return s, s.Reload()
@@ -141,11 +147,11 @@ func (s *Store) Verify(token string, admit func() error) (u *api.User, forged bo
 	if err != nil {
 		return nil, forged, err
 	}
-	u, err = readClaims(payload, s.now())
+	u, err = readClaims(kid, payload, s.now())
 	if err != nil {
 		return nil, false, errNotValid()
 	}
-	u.KeyID, u.KeyPrint = kid, keys[kid].print
+	u.KeyPrint = keys[kid].print
 	if s.Ended(u) != "" {
 		return nil, false, errNotValid()
 	}
@@ -155,10 +161,11 @@ func (s *Store) Verify(token string, admit func() error) (u *api.User, forged bo
 
 // Ended says why a user's token or ticket is no longer valid; "" while it is.
 func (s *Store) Ended(u *api.User) api.ByeReason {
-	if !s.now().Before(u.ExpiresAt) {
+	now := s.now()
+	if !now.Before(u.ExpiresAt) {
 		return api.ByeExpired
 	}
-	if !s.hasKey(u) {
+	if !s.hasKey(u) || u.MadeBy != "" && s.o.KeyEnded(u.MadeBy, now.Sub(u.IssuedAt)) {
 		return api.ByeRevoked
 	}
 	if upTo, is := s.endedUpTo(u.ID); is && u.IssuedAt.Unix() <= upTo {
@@ -203,8 +210,9 @@ func (s *Store) Erased(user string, since time.Time) bool {
 }
 
 // Issue makes a token for a user. A token that is made in the second of a revocation counts as
-// made in the next second, so that the revocation does not end it.
-func (s *Store) Issue(user string, r *api.TokenRequest) (*api.Token, error) {
+// made in the next second, so that the revocation does not end it. The token ends with the API key that
+// asks for it; nil: with none.
+func (s *Store) Issue(user string, r *api.TokenRequest, by *api.Key) (*api.Token, error) {
 	own := s.signer()
 	if own == nil {
 		return nil, errNoSigner()
@@ -218,9 +226,15 @@ func (s *Store) Issue(user string, r *api.TokenRequest) (*api.Token, error) {
 	for i, scope := range r.Scopes {
 		scopes[i] = string(scope)
 	}
-	payload, err := json.Marshal(map[string]any{
-		"sub": user, "aud": api.TokenAudience, "iat": issued, "exp": expires.Unix(), "scope": strings.Join(scopes, " "),
-	}, json.Deterministic(true))
+	claims := map[string]any{"sub": user, "aud": api.TokenAudience, "iat": issued, "scope": strings.Join(scopes, " ")}
+	if by != nil {
+		claims["azp"] = by.ID
+		if end := by.ExpiresAt; end != nil && end.Before(expires) {
+			expires = end.Truncate(time.Second)
+		}
+	}
+	claims["exp"] = expires.Unix()
+	payload, err := json.Marshal(claims, json.Deterministic(true))
 	if err != nil {
 		return nil, fmt.Errorf("write claims: %w", err)
 	}

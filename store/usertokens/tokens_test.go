@@ -439,9 +439,39 @@ func TestU1_APrintTellsNoSecret(t *testing.T) {
 	}
 }
 
+// U9: a token that fanfare makes names its API key and does not last longer than the key.
+func TestU9_ATokenNamesItsAPIKey(t *testing.T) {
+	t.Parallel()
+	s, pairs, _ := setup(t)
+	now := time.Now()
+	in := func(d time.Duration) *api.Time { return new(api.AtMillis(now.Add(d).UnixMilli())) }
+	for _, c := range []struct {
+		by   *api.Key
+		want string
+		ends time.Time
+	}{
+		{nil, "", now.Add(time.Hour)},
+		{&api.Key{ID: "backend"}, "backend", now.Add(time.Hour)},
+		{&api.Key{ID: "backend", ExpiresAt: in(2 * time.Hour)}, "backend", now.Add(time.Hour)},
+		{&api.Key{ID: "backend", ExpiresAt: in(time.Minute)}, "backend", now.Add(time.Minute)},
+	} {
+		made, err := s.Issue("alice", &api.TokenRequest{Scopes: []api.UserScope{api.UserScopeChat}}, c.by)
+		storetest.Must(t, err)
+		u := mustUser(t, s, made.Token)
+		if late := u.ExpiresAt.Sub(c.ends); u.MadeBy != c.want || !u.ExpiresAt.Equal(made.ExpiresAt.Time) || late < -10*time.Second || late > 10*time.Second {
+			t.Errorf("%+v: %+v, and the answer says %v", c.by, u, made.ExpiresAt)
+		}
+	}
+	for _, azp := range []any{"backend", 7, []string{"a"}, claims{"a": 1}, true} {
+		if u := mustUser(t, s, mustSign(t, pairs["ec"], "ec", fine(claims{"azp": azp}))); u.MadeBy != "" {
+			t.Errorf("a backend's own azp %v is %q", azp, u.MadeBy)
+		}
+	}
+}
+
 func mustIssue(t testing.TB, s *usertokens.Store, user string) string {
 	t.Helper()
-	made, err := s.Issue(user, &api.TokenRequest{Scopes: []api.UserScope{api.UserScopeChat}})
+	made, err := s.Issue(user, &api.TokenRequest{Scopes: []api.UserScope{api.UserScopeChat}}, nil)
 	storetest.Must(t, err)
 	return made.Token
 }
