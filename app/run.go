@@ -154,6 +154,7 @@ func serve(ctx context.Context, c *config, to outputs) error {
 	}
 	public, operators := a.handlers()
 	front.server.Handler, front.streams = public, &a.following
+	a.registry.MustRegister(certificateEnds{a.sender, front.cert})
 	front.server.RegisterOnShutdown(sync.OnceFunc(func() { close(a.closing) }))
 	loops := []loop{{"http", front.run}}
 	if private != nil {

@@ -68,7 +68,7 @@ func find(all map[string]*family, series string) *family {
 func mustMetrics(t *testing.T) string {
 	t.Helper()
 	apns := apnstest.Start(t, apnstest.Options{})
-	p := mustServe(t, t.TempDir(), append(apns.Env(), "FANFARE_REDIS_URL="+storetest.Redis(t).URL(), "FANFARE_REQUEST_TIMEOUT=15s")...)
+	p := mustServe(t, t.TempDir(), append(apns.Env(), appWithCertificate(t, apns), "FANFARE_REDIS_URL="+storetest.Redis(t).URL(), "FANFARE_REQUEST_TIMEOUT=15s")...)
 	s := &scene{T: t, server: p}
 	p.insist("PUT", "/v1/users/user-0/devices/"+deviceToken(0), phone)
 	event := greeting("user-0")

@@ -57,6 +57,11 @@ var faults = map[string]func(*scene) *scene{
 		s.post(1)
 		return s
 	},
+	"A certificate ends": func(s *scene) *scene {
+		apns := apnstest.Start(s, apnstest.Options{})
+		s.serve(appWithCertificate(s, apns), "FANFARE_APNS_CA_FILE="+apns.CAFile())
+		return s
+	},
 	"APNs refuses an app": func(s *scene) *scene {
 		s.serveWithAPNs().ScriptAll(apnstest.Fail(403, "InvalidProviderToken"))
 		s.post(2)
@@ -158,6 +163,14 @@ var faults = map[string]func(*scene) *scene{
 		s.server.insist("PUT", "/v1/users/bob/contacts/ann", map[string]any{"relationship": "friend"})
 		return s
 	},
+}
+
+// appWithCertificate is the setting of an apps file whose only app has the certificate of a stand-in.
+func appWithCertificate(t testing.TB, apns *apnstest.Server) string {
+	file := filepath.Join(t.TempDir(), "certificate.json")
+	storetest.Must(t, os.WriteFile(file, fmt.Appendf(nil, `{"apps":[{"topic":"com.example.certificate","environment":"production","url":%q,"cert_file":%q}]}`,
+		apns.URL(), apns.CertFile()), 0o600))
+	return "FANFARE_APPS_FILE=" + file
 }
 
 // cannotBeMade is for a fault that no test can cause within seconds. make clocks tests it.

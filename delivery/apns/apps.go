@@ -17,6 +17,7 @@ import (
 type link struct {
 	pool   *h2.Pool
 	source *tokenSource // nil: certificate
+	ends   time.Time    // the certificate's last moment; zero: none
 	now    func() time.Time
 	proven atomic.Bool // it has delivered
 }
@@ -27,7 +28,11 @@ func newLink(c *configuration, a *appConfig, source *tokenSource, o *Options) *l
 	if source != nil { // APNs takes one request until it has seen a provider token
 		po.FirstAlone, po.Attach = true, func() (any, error) { return newConnToken(source) }
 	}
-	return &link{pool: h2.New(exchange.Address(a.url), c.tlsConfig(a), po), source: source, now: o.Now}
+	l := &link{pool: h2.New(exchange.Address(a.url), c.tlsConfig(a), po), source: source, now: o.Now}
+	if cert := a.creds.cert; cert != nil {
+		l.ends = cert.Leaf.NotAfter
+	}
+	return l
 }
 
 // app is one topic in one environment.

@@ -3,6 +3,7 @@ package apns
 import (
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"fanfare/api"
 	"fanfare/delivery/exchange"
@@ -99,6 +100,17 @@ func (s *Sender) Apps() map[string]error {
 	out := map[string]error{}
 	for _, a := range s.apps.Load().all() {
 		out[a.name()] = a.link.failure()
+	}
+	return out
+}
+
+// Ends implements transport.Ender: the certificates of apps. Keys have no end.
+func (s *Sender) Ends() map[string]time.Time {
+	out := map[string]time.Time{}
+	for _, a := range s.apps.Load().all() {
+		if !a.link.ends.IsZero() {
+			out[a.name()] = a.link.ends
+		}
 	}
 	return out
 }

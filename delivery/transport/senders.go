@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"fanfare/api"
 )
@@ -15,6 +16,20 @@ import (
 type Senders map[api.Platform]Sender
 
 var _ Sender = Senders(nil)
+
+// Ender is a Sender that knows when credentials of its apps end, by app.
+type Ender interface{ Ends() map[string]time.Time }
+
+// Ends implements Ender: the ends of all.
+func (s Senders) Ends() map[string]time.Time {
+	all := map[string]time.Time{}
+	for _, sender := range s {
+		if e, ok := sender.(Ender); ok {
+			maps.Copy(all, e.Ends())
+		}
+	}
+	return all
+}
 
 // Start implements Sender.
 func (s Senders) Start(ctx context.Context, n *Notification, done func(Answer)) {
