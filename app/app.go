@@ -285,8 +285,8 @@ func (a *app) handlers() (public, private http.Handler) {
 		About: a.about(), Console: a.console, Document: openapi.Document(), Docs: openapi.UI(web.NotFound),
 		Web: web.Options{
 			Logger: a.log, Registry: a.registry, RateLimit: a.config.RateLimit, UserRateLimit: a.config.UserRateLimit,
-			UserMessageRateLimit: a.config.UserMessageRateLimit,
-			AllowedOrigins:       a.config.AllowedOrigins, Proxies: a.config.TrustedProxies, RequestTimeout: a.config.RequestTimeout,
+			UserMessageRateLimit: a.config.UserMessageRateLimit, UserMessageBytes: a.config.UserMessageBytes,
+			AllowedOrigins: a.config.AllowedOrigins, Proxies: a.config.TrustedProxies, RequestTimeout: a.config.RequestTimeout,
 			MaxStreams: a.config.MaxStreams, KeyMaxStreams: a.config.KeyMaxStreams,
 			UserMaxStreams: a.config.UserMaxStreams, UserMaxPolls: a.config.UserMaxPolls, UserMaxInFlight: a.config.UserMaxInFlight,
 			Starting: a.notYet, Closing: a.closing, Streams: &a.following,

@@ -198,6 +198,7 @@ func (w *world) mustAnswer(status int, a answer) {
 func withRates(o *handlers.Options) {
 	_ = o.Web.UserRateLimit.UnmarshalText([]byte("20/s:100"))
 	_ = o.Web.UserMessageRateLimit.UnmarshalText([]byte("5/s:20"))
+	_ = o.Web.UserMessageBytes.UnmarshalText([]byte("16777216/h"))
 }
 
 // U5: a user's messages have a rate of their own. Other calls of the user, other users and API keys do
@@ -221,6 +222,36 @@ func TestU5_MessagesOfOneUser(t *testing.T) {
 	w.post("/v1/chats/team/messages", `{"text":"hi"}`, bob).wants(t, 201, `{"id":3,"sent_at":"*"}`)
 	for id := 4; id <= 8; id++ {
 		w.post("/v1/chats/team/messages", `{"sender":"alice","text":"hi"}`, admin).wants(t, 201, fmt.Sprintf(`{"id":%d,"sent_at":"*"}`, id))
+	}
+}
+
+// U5: the messages of a user have a number of bytes an hour. Refused ones are not sent. Other calls of
+// the user, other users and API keys do not meet it.
+func TestU5_BytesOfOneUser(t *testing.T) {
+	t.Parallel()
+	w, admin := setupLimits(t, func(o *handlers.Options) {
+		withRates(o)
+		o.Web.UserMessageBytes = web.RateLimit{Requests: 1000, Window: time.Hour}
+	})
+	w.mustAnswer(201, w.do(post("/v1/chats", `{"id":"team","creator":"alice","members":["bob"]}`).with(admin)))
+	alice, bob := w.mustToken("alice"), w.mustToken("bob")
+	long := `{"text":"` + strings.Repeat("ü", 194) + `"}` // 399 bytes
+	for id := 1; id <= 2; id++ {
+		a := w.post("/v1/chats/team/messages", long, w.mustToken("alice")).wants(t, 201, fmt.Sprintf(`{"id":%d,"sent_at":"*"}`, id))
+		wantHeader(t, a, "RateLimit-Policy", `"user-messages";q=20;w=4`)
+	}
+	a := w.do(call{method: "POST", path: "/v1/chats/team/messages", body: long, chunked: true}.with(alice)).wants(t, 429,
+		problem(api.CodeRateLimited, "this user may send 1000/h bytes of messages", `"retry_after_ms":"*"`))
+	wantHeader(t, a, "Retry-After", `(69|7[01])\d`) // for 197 bytes
+	wantHeader(t, a, "RateLimit-Policy", `"user-message-bytes";q=1000;w=3600`)
+	wantHeader(t, a, "RateLimit", `"user-message-bytes";r=2\d\d;t=2\d\d\d`)
+	w.post("/v1/chats/team/messages", `{"text":"hi"}`, alice).wants(t, 201, `{"id":3,"sent_at":"*"}`)
+	w.mustAnswer(200, w.do(get("/v1/users/alice/chats").with(alice)))
+	w.post("/v1/users/alice/messages/ack", `{"acks":{"team":3}}`+strings.Repeat(" ", 500), alice).wants(t, 200, `{"acked":{"team":3}}`)
+	w.post("/v1/chats/team/messages", `{"text":"`+strings.Repeat("b", 2000)+`"}`, bob).wants(t, 201, `{"id":4,"sent_at":"*"}`) // with a full quota
+	w.mustAnswer(429, w.post("/v1/chats/team/messages", `{"text":"hi"}`, bob))
+	for id := 5; id <= 9; id++ {
+		w.post("/v1/chats/team/messages", strings.Replace(long, "{", `{"sender":"alice",`, 1), admin).wants(t, 201, fmt.Sprintf(`{"id":%d,"sent_at":"*"}`, id))
 	}
 }
 

@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"strings"
 	"time"
@@ -77,12 +78,23 @@ func (s *Server) identify(r *http.Request, info *requestInfo, rt *Route) error {
 // from the quota of messages.
 func (s *Server) spend(info *requestInfo, rt *Route, h http.Header) error {
 	if info.user == nil {
-		return s.rates.take(info.keyID(), info.started, h)
+		return s.rates.take(info.keyID(), 1, info.started, h)
 	}
-	if err := s.userRates.take(info.user.ID, info.started, h); err != nil || !rt.message {
+	if err := s.userRates.take(info.user.ID, 1, info.started, h); err != nil || !rt.plan.message {
 		return err
 	}
-	return s.messageRates.take(info.user.ID, info.started, h)
+	return s.messageRates.take(info.user.ID, 1, info.started, h)
+}
+
+// spendBytes takes the bytes of a user's message from the user's quota. The headers go on telling of
+// the quota of messages unless this one refuses.
+func (s *Server) spendBytes(info *requestInfo, n int, h http.Header) error {
+	quota := http.Header{}
+	err := s.messageBytes.take(info.user.ID, n, info.started, quota)
+	if err != nil {
+		maps.Copy(h, quota)
+	}
+	return err
 }
 
 // Allows tells whether the caller also has this scope, in addition to the scope of the route. A

@@ -27,6 +27,7 @@ type plan struct {
 	subject     [][]int // fields that name the acting user; a user's own name is filled in
 	secret      bool    // the reply is secret, so it is never replayed
 	anyQuery    bool    // parameters that no field takes are ignored
+	message     bool    // it sends a message to others
 }
 
 type param struct {

@@ -13,7 +13,6 @@ type Endpoint struct {
 	maxBody int64 // 0: the call takes no body
 	plan    *plan // nil: it reads requests itself
 	tickets bool  // it takes tickets, because a browser's EventSource can send no header
-	message bool  // it sends a message to others
 	// limits wraps a call in its deadline and in the limit of concurrent calls.
 	limits func(s *Server, next http.HandlerFunc) http.HandlerFunc
 	serve  func(s *Server, w http.ResponseWriter, r *http.Request, maxBody int64) error
@@ -45,9 +44,10 @@ func (e Endpoint) Secret() Endpoint {
 	return e
 }
 
-// Message marks an endpoint that sends a message to others: Options.UserMessageRateLimit holds for it.
+// Message marks an endpoint that sends a message to others: Options.UserMessageRateLimit and
+// UserMessageBytes hold for it.
 func (e Endpoint) Message() Endpoint {
-	e.message = true
+	e.plan.message = true
 	return e
 }
 
@@ -97,6 +97,11 @@ func (s *Server) fill(w http.ResponseWriter, r *http.Request, p *plan, in reflec
 	body, err := s.bodyOf(w, r, p, maxBody)
 	if err != nil {
 		return err
+	}
+	if info := infoOf(r.Context()); p.message && info.user != nil {
+		if err := s.spendBytes(info, len(body), w.Header()); err != nil {
+			return err
+		}
 	}
 	if err := p.decodeBody(body, in); err != nil {
 		return err

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// RateLimit is how many requests an API key or a user may make in a window. The zero value is no
-// limit.
+// RateLimit is how many requests an API key or a user may make in a window, or how many bytes a user
+// may send in it. The zero value is no limit.
 type RateLimit struct {
 	Requests int
 	Window   time.Duration
@@ -113,14 +113,15 @@ func (l *rates) bucket(caller string, now time.Time) *rate.Limiter {
 	return b
 }
 
-// take spends one request of the caller's quota and puts the rest of the quota into h, as
+// take spends n requests or bytes of the caller's quota, at most a full one, and puts the rest of the quota into h, as
 // draft-ietf-httpapi-ratelimit-headers says.
-func (l *rates) take(caller string, now time.Time, h http.Header) error {
+func (l *rates) take(caller string, n int, now time.Time, h http.Header) error {
 	if l.perSecond == 0 {
 		return nil
 	}
 	b := l.bucket(caller, now)
-	allowed := b.AllowN(now, 1)
+	n = min(n, l.burst)
+	allowed := b.AllowN(now, n)
 	left := math.Max(0, b.TokensAt(now))
 	refill := math.Ceil((float64(l.burst) - left) / float64(l.perSecond))
 	h["Ratelimit-Policy"] = l.policy
@@ -129,7 +130,7 @@ func (l *rates) take(caller string, now time.Time, h http.Header) error {
 		return nil
 	}
 	e := api.Errorf(api.CodeRateLimited, "%s", l.detail)
-	e.RetryAfter = max(time.Millisecond, time.Duration((1-left)/float64(l.perSecond)*float64(time.Second)))
+	e.RetryAfter = max(time.Millisecond, time.Duration((float64(n)-left)/float64(l.perSecond)*float64(time.Second)))
 	return e
 }
 

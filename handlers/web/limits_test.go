@@ -16,7 +16,7 @@ func TestU5_RatesOfManyUsers(t *testing.T) {
 	now := time.Now()
 	for minute := range 5 {
 		for i := range 1000 {
-			_ = l.take(fmt.Sprint(minute, i), now.Add(time.Duration(minute)*61*time.Second), http.Header{})
+			_ = l.take(fmt.Sprint(minute, i), 1, now.Add(time.Duration(minute)*61*time.Second), http.Header{})
 		}
 		if n := len(l.newer) + len(l.older); n > 2000 {
 			t.Fatalf("%d buckets after %d minutes", n, minute+1)
@@ -24,12 +24,12 @@ func TestU5_RatesOfManyUsers(t *testing.T) {
 	}
 	last := now.Add(6 * 61 * time.Second)
 	for range 2 { // late in this window
-		if err := l.take("greedy", last.Add(-5*time.Second), http.Header{}); err != nil {
+		if err := l.take("greedy", 1, last.Add(-5*time.Second), http.Header{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	_ = l.take("other", last.Add(61*time.Second-5*time.Second), http.Header{}) // begins another window
-	if err := l.take("greedy", last.Add(time.Second), http.Header{}); api.CodeOf(err) != api.CodeRateLimited {
+	_ = l.take("other", 1, last.Add(61*time.Second-5*time.Second), http.Header{}) // begins another window
+	if err := l.take("greedy", 1, last.Add(time.Second), http.Header{}); api.CodeOf(err) != api.CodeRateLimited {
 		t.Errorf("the new window gave everybody a new bucket: %v", err)
 	}
 }
@@ -39,18 +39,18 @@ func TestTakeRefills(t *testing.T) {
 	l := newRates(RateLimit{Requests: 10, Window: time.Second}, "key", "this API key may make %s requests")
 	now, h := time.Now(), http.Header{}
 	for i := range 10 {
-		if err := l.take("k", now, h); err != nil {
+		if err := l.take("k", 1, now, h); err != nil {
 			t.Fatalf("request %d: %v", i, err)
 		}
 	}
-	err := l.take("k", now, h)
+	err := l.take("k", 1, now, h)
 	if api.CodeOf(err) != api.CodeRateLimited {
 		t.Fatalf("request 11: %v", err)
 	}
 	if wait := err.(*api.Error).RetryAfter; wait < 90*time.Millisecond || wait > 110*time.Millisecond {
 		t.Errorf("told to wait %v", wait)
 	}
-	if err := l.take("k", now.Add(101*time.Millisecond), h); err != nil {
+	if err := l.take("k", 1, now.Add(101*time.Millisecond), h); err != nil {
 		t.Errorf("after the wait: %v", err)
 	}
 }
@@ -65,19 +65,19 @@ func TestU5_BurstOfUsers(t *testing.T) {
 	l := newRates(limit, "user", "this user may make %s requests")
 	now, h := time.Now(), http.Header{}
 	for i := range 100 {
-		if err := l.take("u", now, h); err != nil {
+		if err := l.take("u", 1, now, h); err != nil {
 			t.Fatalf("request %d: %v", i, err)
 		}
 	}
 	if h.Get("RateLimit") != `"user";r=0;t=5` || h.Get("RateLimit-Policy") != `"user";q=100;w=5` {
 		t.Errorf("the headers are %v", h)
 	}
-	if err := l.take("u", now, h); err == nil || err.Error() != "rate_limited: this user may make 20/s requests, 100 at once" {
+	if err := l.take("u", 1, now, h); err == nil || err.Error() != "rate_limited: this user may make 20/s requests, 100 at once" {
 		t.Errorf("request 101: %v", err)
 	}
 	passed := 0
 	for i := range 4000 { // four seconds; a bucket must not be forgotten before it is full
-		if l.take("u", now.Add(time.Duration(i+1)*time.Millisecond), h) == nil {
+		if l.take("u", 1, now.Add(time.Duration(i+1)*time.Millisecond), h) == nil {
 			passed++
 		}
 	}
@@ -86,7 +86,7 @@ func TestU5_BurstOfUsers(t *testing.T) {
 	}
 	now = now.Add(9 * time.Second)
 	for i := range 100 {
-		if err := l.take("u", now, h); err != nil {
+		if err := l.take("u", 1, now, h); err != nil {
 			t.Fatalf("after a pause, request %d: %v", i, err)
 		}
 	}

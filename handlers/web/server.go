@@ -41,8 +41,9 @@ type Options struct {
 	Proxies Proxies
 
 	// RateLimit is per API key. UserRateLimit is per user, for calls by user tokens, and
-	// UserMessageRateLimit for those of them that send a message; default: none.
-	RateLimit, UserRateLimit, UserMessageRateLimit RateLimit
+	// UserMessageRateLimit for those of them that send a message; default: none. UserMessageBytes
+	// is how many bytes the bodies of these messages may have, as if each byte were a request.
+	RateLimit, UserRateLimit, UserMessageRateLimit, UserMessageBytes RateLimit
 	// RequestTimeout is the deadline of a request; default 5 s.
 	RequestTimeout time.Duration
 	// MaxInFlight is how many requests are answered at once (default 4096). MaxBodyBytes is how
@@ -80,6 +81,7 @@ type Server struct {
 	rates              *rates
 	userRates          *rates
 	messageRates       *rates
+	messageBytes       *rates
 	requests           *kind
 	admission          *admission
 	streams            *streams
@@ -96,6 +98,7 @@ func New(o Options) *Server {
 		rates:        newRates(o.RateLimit, "key", "this API key may make %s requests"),
 		userRates:    newRates(o.UserRateLimit, "user", "this user may make %s requests"),
 		messageRates: newRates(o.UserMessageRateLimit, "user-messages", "this user may send %s messages"),
+		messageBytes: newRates(o.UserMessageBytes, "user-message-bytes", "this user may send %s bytes of messages"),
 		wrong:        &wrongKeys{}, wrongTokens: &wrongKeys{},
 		requests: newRequests(&o), admission: newAdmission(o.MaxBodyBytes),
 		streams: newStreams(&o),

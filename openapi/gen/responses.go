@@ -50,8 +50,8 @@ func (r refusal) response() *openapi3.Response {
 func header(name string) *openapi3.HeaderRef {
 	about := map[string]string{
 		"Retry-After":      "Seconds to wait before trying again",
-		"RateLimit":        `The remaining quota: "key" (or "user", "user-messages");r=<requests>;t=<seconds until all are back>`,
-		"RateLimit-Policy": `The limit: "key" (or "user", "user-messages");q=<requests>;w=<seconds>`,
+		"RateLimit":        `The remaining quota: "key" (or "user", "user-messages", "user-message-bytes");r=<requests or bytes>;t=<seconds until all are back>`,
+		"RateLimit-Policy": `The limit: "key" (or "user", "user-messages", "user-message-bytes");q=<requests or bytes>;w=<seconds>`,
 		"WWW-Authenticate": "How to send the API key",
 	}
 	h := &openapi3.Header{}
