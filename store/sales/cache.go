@@ -16,7 +16,9 @@ import (
 const (
 	// cacheTime is how old an answer from memory may be.
 	cacheTime = 100 * time.Millisecond
-	// maxCached bounds the sales that are remembered at once.
+	// absentTime is for how long SQL is not asked again for a sale that it does not have.
+	absentTime = time.Second
+	// maxCached bounds the sales that are remembered at once, and the names that no sale has.
 	maxCached = 10_000
 )
 
@@ -28,6 +30,8 @@ type cache struct {
 	reads singleflight.Group // of sales that are not remembered
 	mu    sync.Mutex
 	sales map[string]*cachedSale
+	// absent has the names for which neither Redis nor SQL had a sale, with the time of the question.
+	absent map[string]time.Duration
 }
 
 // cachedSale is one sale.
@@ -43,7 +47,7 @@ type cachedSale struct {
 
 func newCache(on bool) *cache {
 	began := time.Now()
-	return &cache{on: on, clock: func() time.Duration { return time.Since(began) }, sales: map[string]*cachedSale{}}
+	return &cache{on: on, clock: func() time.Duration { return time.Since(began) }, sales: map[string]*cachedSale{}, absent: map[string]time.Duration{}}
 }
 
 // now is the time on the cache's own clock.
@@ -68,6 +72,7 @@ func (m *cache) entry(sale string) *cachedSale {
 func (m *cache) drop(sale string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	delete(m.absent, sale)
 	if k := m.sales[sale]; k != nil {
 		k.refusal = nil
 		m.forget(sale, k)
@@ -93,6 +98,7 @@ func (m *cache) dropAll() {
 
 // forgetAll is dropAll for callers that hold mu.
 func (m *cache) forgetAll() {
+	clear(m.absent)
 	for sale, k := range m.sales {
 		k.refusal = nil
 		m.forget(sale, k)
@@ -105,6 +111,27 @@ func (m *cache) forget(sale string, k *cachedSale) {
 	k.present = nil
 	k.changes++
 	m.reads.Forget(sale)
+}
+
+// putAbsent remembers that neither Redis nor SQL has a sale. A full map is emptied.
+func (m *cache) putAbsent(sale string, asked time.Duration) {
+	if !m.on {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.absent) >= maxCached {
+		clear(m.absent)
+	}
+	m.absent[sale] = asked
+}
+
+// isAbsent tells whether SQL did not have a sale less than a second ago.
+func (m *cache) isAbsent(sale string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	asked, is := m.absent[sale]
+	return is && m.now()-asked < absentTime
 }
 
 // putRefusal keeps a refusal until 100 ms after the request to Redis, or until the next hold is

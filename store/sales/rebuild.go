@@ -50,7 +50,11 @@ func (s *Store) restore(ctx context.Context, sale string) error {
 
 // restoreOnce restores a sale, or waits a moment while another process does.
 func (s *Store) restoreOnce(ctx context.Context, sale string) error {
+	asked := s.cache.now()
 	if err := s.putMissing(ctx, sale); err != nil {
+		if errors.Is(err, stock.ErrAbsent) {
+			s.cache.putAbsent(sale, asked)
+		}
 		return err
 	}
 	err := s.alone(ctx, sale, func(ctx context.Context) error { return s.reload(ctx, sale) })

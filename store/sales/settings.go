@@ -38,7 +38,8 @@ func (s *Store) put(ctx context.Context, p stock.PutSale) (change stock.Change, 
 		change, err = s.live.Put(ctx, p)
 		return err
 	}
-	err = s.with(ctx, p.Sale, try)
+	// A sale that is on record must not be made anew, so the record is asked in any case.
+	err = s.restoring(ctx, p.Sale, try, func(_ string, err error) bool { return needsRestore(err) })
 	if !errors.Is(err, stock.ErrAbsent) {
 		return change, err
 	}

@@ -109,11 +109,16 @@ func (s *Store) Run(ctx context.Context) error {
 func (s *Store) Sweep(ctx context.Context) error { return s.live.Run(ctx) }
 
 // with runs f on the live stock of a sale. If Redis lost the sale or was failed over, the sale is
-// first restored from the record.
+// first restored from the record. If the record did not have it a moment ago, it is not asked again.
 func (s *Store) with(ctx context.Context, sale string, f func() error) error {
+	return s.restoring(ctx, sale, f, s.lost)
+}
+
+// restoring runs f, and restores the sale from the record as long as lost says so.
+func (s *Store) restoring(ctx context.Context, sale string, f func() error, lost func(sale string, err error) bool) error {
 	for {
 		err := f()
-		if !needsRestore(err) {
+		if !lost(sale, err) {
 			return err
 		}
 		if err := s.restore(ctx, sale); err != nil {
@@ -127,7 +132,7 @@ func (s *Store) with(ctx context.Context, sale string, f func() error) error {
 func (s *Store) whileLoading(ctx context.Context, sale string, f func() error) error {
 	for {
 		err := f()
-		if !needsRestore(err) {
+		if !s.lost(sale, err) {
 			return err
 		}
 		wait, cancel := context.WithTimeout(ctx, loadingPoll)
@@ -138,6 +143,12 @@ func (s *Store) whileLoading(ctx context.Context, sale string, f func() error) e
 			return err
 		}
 	}
+}
+
+// lost tells whether an error of a sale means that it must be restored, as far as it is not known that the
+// record does not have it.
+func (s *Store) lost(sale string, err error) bool {
+	return needsRestore(err) && !(errors.Is(err, stock.ErrAbsent) && s.cache.isAbsent(sale))
 }
 
 // needsRestore tells whether an error means that the sale must be restored. An unknown outcome
