@@ -23,7 +23,10 @@ func TestS11_AMadeUpSaleAsksSQLOnceASecond(t *testing.T) {
 		"reserve":      func(p *process) error { _, err := p.buy(s.sale, unused(), 1); return err },
 		"reserve once": func(p *process) error { _, err := p.buy(s.sale, unused(), 1, unused()); return err },
 		"confirm":      func(p *process) error { _, _, err := p.confirm(s.sale, "x"); return err },
-		"extend":       func(p *process) error { _, _, err := p.Extend(t.Context(), stock.ExtendHold{Sale: s.sale, ID: "x"}); return err },
+		"extend": func(p *process) error {
+			_, _, err := p.Extend(t.Context(), stock.ExtendHold{Sale: s.sale, ID: "x"})
+			return err
+		},
 		"reservation":  func(p *process) error { _, err := p.Reservation(t.Context(), s.sale, "x"); return err },
 		"reservations": func(p *process) error { _, _, err := p.Reservations(t.Context(), s.sale, "u", "", 10); return err },
 	}

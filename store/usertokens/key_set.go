@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -61,8 +62,9 @@ type keySet map[string]*key
 // algorithms are the algorithms that a key may have.
 var algorithms = []jose.SignatureAlgorithm{jose.ES256, jose.EdDSA, jose.RS256, jose.HS256}
 
-// readKeys reads a JWKS file; "" is no file and has no keys.
-func readKeys(name string) (keySet, error) {
+// readKeys reads a JWKS file; "" is no file and has no keys. skipped is called for keys that are not for
+// signatures.
+func readKeys(name string, skipped func(kid, why string)) (keySet, error) {
 	if name == "" {
 		return keySet{}, nil
 	}
@@ -78,11 +80,11 @@ func readKeys(name string) (keySet, error) {
 	if len(text) > maxKeysFile {
 		return nil, fmt.Errorf("has more than %d bytes", maxKeysFile)
 	}
-	return parseKeys(text)
+	return parseKeys(text, skipped)
 }
 
 // parseKeys reads a JWKS. An error names the key and never shows its material.
-func parseKeys(text []byte) (keySet, error) {
+func parseKeys(text []byte, skipped func(kid, why string)) (keySet, error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
 	}
@@ -94,9 +96,21 @@ func parseKeys(text []byte) (keySet, error) {
 	}
 	out := make(keySet, len(set.Keys))
 	for i, text := range set.Keys {
+		var p purpose
 		var one jose.JSONWebKey
-		if err := json.Unmarshal(text, &one); err != nil {
+		err := json.Unmarshal(text, &p)
+		why := p.other()
+		if err == nil && why == "" {
+			err = json.Unmarshal(text, &one)
+		}
+		switch {
+		case err != nil:
 			return nil, fmt.Errorf("keys[%d]: is not a key of a supported kind (EC P-256, OKP Ed25519, RSA, oct)", i)
+		case p.Type != "oct" && p.Private != nil:
+			return nil, fmt.Errorf("keys[%d]: is a private key; give the public one and keep this where tokens are signed", i)
+		case why != "":
+			skipped(p.KeyID, why)
+			continue
 		}
 		k, err := usable(&one)
 		if err != nil {
@@ -107,7 +121,39 @@ func parseKeys(text []byte) (keySet, error) {
 		}
 		out[one.KeyID] = k
 	}
+	if len(out) == 0 {
+		return nil, errors.New("has no key for signatures")
+	}
 	return out, nil
+}
+
+// purpose is what a JWK says about its use.
+type purpose struct {
+	KeyID      string          `json:"kid"`
+	Type       string          `json:"kty"`
+	Curve      string          `json:"crv"`
+	Use        string          `json:"use"`
+	Operations []string        `json:"key_ops"`
+	Algorithm  string          `json:"alg"`
+	Private    json.RawMessage `json:"d"`
+}
+
+// encryption has how the names of algorithms begin that encrypt (RFC 7518, 4.1 and 5.1).
+var encryption = []string{"RSA", "ECDH", "PBES2", "A128", "A192", "A256", "dir"}
+
+// other says why a key is not for verifying signatures (RFC 7517, 4.2 to 4.4, and RFC 8037, 2); "": it is.
+func (p *purpose) other() string {
+	switch {
+	case p.Use != "" && p.Use != "sig":
+		return "its use is " + p.Use
+	case p.Operations != nil && !slices.Contains(p.Operations, "verify"):
+		return "its key_ops do not have verify"
+	case slices.ContainsFunc(encryption, func(name string) bool { return strings.HasPrefix(p.Algorithm, name) }):
+		return "its alg is " + p.Algorithm
+	case p.Curve == "X25519" || p.Curve == "X448":
+		return "its crv is " + p.Curve
+	}
+	return ""
 }
 
 // usable checks a key and finds its algorithm.
@@ -122,8 +168,6 @@ func usable(one *jose.JSONWebKey) (*key, error) {
 		return nil, fmt.Errorf("a kid that begins with %q is fanfare's own", ownPrefix)
 	case one.Algorithm != "" && one.Algorithm != string(algorithm):
 		return nil, fmt.Errorf("alg is %q; a key of this kind signs with %s", one.Algorithm, algorithm)
-	case one.Use != "" && one.Use != "sig":
-		return nil, fmt.Errorf("use is %q, not sig", one.Use)
 	}
 	return newKey(algorithm, one.Key)
 }
@@ -148,8 +192,6 @@ func algorithmOf(value any) (jose.SignatureAlgorithm, error) {
 			return "", fmt.Errorf("an oct key must have at least %d bytes, not %d", minHMACSize, len(k))
 		}
 		return jose.HS256, nil
-	case *ecdsa.PrivateKey, ed25519.PrivateKey, *rsa.PrivateKey:
-		return "", errors.New("is a private key; give the public one and keep this where tokens are signed")
 	}
 	return "", errors.New("is not a key of a supported kind (EC P-256, OKP Ed25519, RSA, oct)")
 }

@@ -27,7 +27,8 @@ type Options struct {
 	// KeyEnded tells whether the API key that asked for a token has ended. age is that of the token.
 	// nil: tokens do not end with API keys.
 	KeyEnded func(id string, age time.Duration) bool
-	// Logger receives a line when SQL stops or resumes answering; nil: nothing is logged.
+	// Logger receives a line when SQL stops or resumes answering, and for keys of the file that are skipped;
+	// nil: nothing is logged.
 	Logger *slog.Logger
 	// PollEvery is how often Run reads changes; default 1 s, at most 4 s. A stream checks its token
 	// every 5 s, so that a revocation counts everywhere within 10 s.
@@ -82,7 +83,9 @@ func New(rec *record.DB, db *redisdb.DB, o Options) (*Store, error) {
 // Reload reads the keys file again. A broken one changes nothing. Tokens of keys that
 // are gone end within 10 s, open streams included.
 func (s *Store) Reload() error {
-	keys, err := readKeys(s.o.KeysFile)
+	keys, err := readKeys(s.o.KeysFile, func(kid, why string) {
+		s.o.Logger.Warn("a key of the keys file is skipped, because it is not for signatures", "kid", kid, "reason", why)
+	})
 	if err != nil {
 		return err
 	}

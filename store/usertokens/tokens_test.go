@@ -11,6 +11,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -303,7 +304,8 @@ func TestU1_BadKeysFile(t *testing.T) {
 		"a short secret":        {"keys[0]: an oct key must have at least 32 bytes, not 31", []jose.JSONWebKey{jwk([]byte(strings.Repeat("s", 31)), "a")}},
 		"another curve":         {"keys[0]: an EC key must be on the curve P-256", []jose.JSONWebKey{jwk(p384.Public(), "a")}},
 		"another algorithm":     {`keys[0]: alg is "ES512"; a key of this kind signs with ES256`, []jose.JSONWebKey{{Key: ec, KeyID: "a", Algorithm: "ES512"}}},
-		"for encryption":        {`keys[0]: use is "enc", not sig`, []jose.JSONWebKey{{Key: ec, KeyID: "a", Use: "enc"}}},
+		"only for encryption":   {"has no key for signatures", []jose.JSONWebKey{{Key: ec, KeyID: "a", Use: "enc"}}},
+		"private encryption":    {"keys[1]: is a private key; give the public one and keep this where tokens are signed", []jose.JSONWebKey{jwk(ec, "b"), {Key: pairs["ec"].private, KeyID: "a", Use: "enc"}}},
 	} {
 		file := mustFile(t, filepath.Join(t.TempDir(), "keys.json"), c.keys...)
 		if _, err := usertokens.New(nil, nil, usertokens.Options{KeysFile: file}); err == nil || err.Error() != c.want {
@@ -319,6 +321,52 @@ func TestU1_BadKeysFile(t *testing.T) {
 	}
 	if _, err := usertokens.New(nil, nil, usertokens.Options{KeysFile: "/nowhere/keys.json"}); err == nil {
 		t.Error("a file that is not there is taken")
+	}
+}
+
+// U1: a key set that also has keys for something else than signatures, as identity providers serve it, is read
+// without these keys, which are named in the log.
+func TestU1_KeysForOtherThingsAreSkipped(t *testing.T) {
+	t.Parallel()
+	pairs := mustPairs(t)
+	good, err := json.Marshal(jose.JSONWebKey{Key: pairs["ec"].public, KeyID: "good"})
+	storetest.Must(t, err)
+	rsaKey, err := json.Marshal(jose.JSONWebKey{Key: pairs["rsa"].public})
+	storetest.Must(t, err)
+	with := func(key []byte, members string) string {
+		return `{` + members + `,` + strings.TrimPrefix(string(key), "{")
+	}
+	for name, c := range map[string]struct{ key, why string }{
+		"use":                 {with(rsaKey, `"kid":"other","use":"enc","alg":"RSA-OAEP"`), "its use is enc"},
+		"use, without kid":    {with(rsaKey, `"use":"enc"`), "its use is enc"},
+		"another use":         {with(rsaKey, `"kid":"other","use":"tls"`), "its use is tls"},
+		"key_ops":             {with(rsaKey, `"kid":"other","key_ops":["encrypt","wrapKey"]`), "its key_ops do not have verify"},
+		"no key_ops":          {with(rsaKey, `"kid":"other","key_ops":[]`), "its key_ops do not have verify"},
+		"key_ops to sign":     {`{"kty":"oct","kid":"other","k":"` + strings.Repeat("A", 43) + `","key_ops":["sign"]}`, "its key_ops do not have verify"},
+		"alg":                 {with(rsaKey, `"kid":"other","alg":"RSA-OAEP-256"`), "its alg is RSA-OAEP-256"},
+		"alg of a secret":     {`{"kty":"oct","kid":"other","k":"AAAA","alg":"A128KW"}`, "its alg is A128KW"},
+		"a curve":             {`{"kty":"OKP","crv":"X25519","kid":"other","x":"AAAA"}`, "its crv is X25519"},
+		"a kind never met":    {`{"kty":"AKP","kid":"other","use":"enc","pub":"AAAA"}`, "its use is enc"},
+		"the kid of the good": {with(rsaKey, `"kid":"good","use":"enc"`), "its use is enc"},
+	} {
+		for _, keys := range []string{string(good) + "," + c.key, c.key + "," + string(good)} {
+			file, lines := filepath.Join(t.TempDir(), "keys.json"), &storetest.Lines{}
+			storetest.Must(t, os.WriteFile(file, []byte(`{"keys":[`+keys+`]}`), 0o600))
+			s, err := usertokens.New(mustRecord(t, storetest.SQLite(t)), storetest.Open(t, "embedded"), usertokens.Options{KeysFile: file, Logger: slog.New(slog.NewTextHandler(lines, nil))})
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+				continue
+			}
+			mustUser(t, s, mustSign(t, pairs["ec"], "good", fine(nil)))
+			if text := lines.String(); !strings.Contains(text, c.why) || !strings.Contains(text, "level=WARN") {
+				t.Errorf("%s: log %q", name, text)
+			}
+		}
+	}
+	for _, members := range []string{`"kid":"ops","key_ops":["verify"]`, `"kid":"ops","use":"sig","alg":"RS256","key_ops":["sign","verify"]`} {
+		file := filepath.Join(t.TempDir(), "keys.json")
+		storetest.Must(t, os.WriteFile(file, []byte(`{"keys":[`+with(rsaKey, members)+`]}`), 0o600))
+		mustUser(t, mustOpen(t, mustRecord(t, storetest.SQLite(t)), storetest.Open(t, "embedded"), file), mustSign(t, pairs["rsa"], "ops", fine(nil)))
 	}
 }
 
