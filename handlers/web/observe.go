@@ -98,7 +98,9 @@ func (s *Server) finish(r *http.Request, info *requestInfo, v any) (abort bool) 
 	s.record(r, info)
 	s.meters.inFlight.Dec()
 	s.admission.shrink(info.body)
-	info.close()
+	if info.cancel != nil {
+		info.cancel()
+	}
 	return abort
 }
 

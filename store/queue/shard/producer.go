@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"fanfare/api"
-	"fanfare/store/batch"
 	"fanfare/store/redisdb"
 )
 
@@ -29,7 +28,6 @@ type Request struct {
 	bytes   int
 	sent    bool // guarded by its producer
 	done    chan struct{}
-	late    *batch.Late // decides when the caller stops waiting and looks at its context
 
 	// valid once done is closed
 	err    error
@@ -140,11 +138,6 @@ func (l *Producer) Add(r *Request) {
 func (l *Producer) put(r *Request) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.waiting) == 0 {
-		r.late = batch.NewLate()
-	} else {
-		r.late = l.waiting[0].late
-	}
 	l.waiting = append(l.waiting, r)
 }
 
@@ -164,9 +157,6 @@ func (l *Producer) Do(ctx context.Context, r *Request) error {
 // Wait ends with the answer or with the caller's context. A request that has not left by
 // then is taken back.
 func (l *Producer) Wait(ctx context.Context, r *Request) error {
-	if r.late.Wait(r.done) {
-		return r.err
-	}
 	select {
 	case <-r.done:
 		return r.err
@@ -198,15 +188,11 @@ func (l *Producer) nextCall() *call {
 	all := slices.Clone(l.waiting[:taken])
 	l.waiting = slices.Delete(l.waiting, 0, taken)
 	worker := l.worker
-	var together *batch.Late // the timer, if no waiting request shares it; stopped with the call's answer
-	if taken > 0 && len(l.waiting) == 0 {
-		together = all[taken-1].late
-	}
 	l.mu.Unlock()
 	if taken == 0 && (!l.compareAfter || worker == nil) {
 		return nil
 	}
-	c := &call{script: l.Scripts.enqueue, requests: all, late: together}
+	c := &call{script: l.Scripts.enqueue, requests: all}
 	if taken == 0 { // the call only asks whether Redis is back
 		c.ctx = worker.process.writes
 	} else if c.ctx = all[0].ctx; worker != nil {
@@ -283,9 +269,6 @@ func (l *Producer) resolve() {
 }
 
 func (l *Producer) answerRequests(c *call, text string) {
-	if c.late != nil {
-		c.late.Stop()
-	}
 	var answers [][]any
 	if text != "" {
 		if err := json.Unmarshal([]byte(text), &answers); err != nil || len(answers) != len(c.requests) {
