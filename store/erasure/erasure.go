@@ -106,10 +106,11 @@ type task struct {
 	Operation string `json:"operation"`
 }
 
-// job is the only live job of an operation.
+// job is the only live job of an operation. One of all operations runs at a time, because each goes through
+// everything; one that waits for its next pass holds up no other.
 func job(id string) queue.Job {
 	payload, _ := json.Marshal(task{id}) // a string always marshals
-	return queue.Job{Type: Job, Unique: id, Payload: payload}
+	return queue.Job{Type: Job, Key: Job, Unique: id, Payload: payload}
 }
 
 // Outbox begins operations again whose jobs are lost, because their process died or Redis lost

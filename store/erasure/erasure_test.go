@@ -3,9 +3,11 @@ package erasure_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -174,6 +176,53 @@ func TestE7_TheOutboxBeginsItAgain(t *testing.T) {
 	}
 	w.work()
 	w.mustEnd(id)
+}
+
+// E7: operations pass one at a time, whichever process runs them, because each goes through everything. An
+// operation that waits for its next pass holds up no other.
+func TestE7_OnePassAtATime(t *testing.T) {
+	t.Parallel()
+	var passing, passes atomic.Int64
+	step := erasure.Step{Name: "slow", Run: func(ctx context.Context, o *record.Operation) (erasure.Found, error) {
+		if n := passing.Add(1); n > 1 {
+			t.Errorf("%d pass at once", n)
+		}
+		defer passing.Add(-1)
+		passes.Add(1)
+		redisdb.Sleep(ctx, 50*time.Millisecond) // others have time to begin
+		return erasure.Found{}, nil
+	}}
+	found := func(string, int) (erasure.Found, error) { return erasure.Found{}, nil }
+	one := setup(t, found)
+	two := &world{t: t, db: one.db, rec: one.rec, jobs: queue.New(one.db, queue.Options{Name: "jobs", Shards: 1, MaxAge: -1, Lease: 2 * time.Second, RetryMax: 100 * time.Millisecond})}
+	tokens, err := usertokens.New(one.rec, one.db, usertokens.Options{})
+	storetest.Must(t, err)
+	for _, w := range []*world{one, two} {
+		w.Store = erasure.New(erasure.Options{Record: w.rec, Redis: w.db, Jobs: w.jobs, Begin: tokens.Erase, Steps: []erasure.Step{step}})
+		w.work()
+	}
+	began := time.Now()
+	var ids []string
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	for i := range 10 {
+		all.Go(func() {
+			id := one.mustErase(fmt.Sprint("user-", i))
+			mu.Lock()
+			defer mu.Unlock()
+			ids = append(ids, id)
+		})
+	}
+	all.Wait()
+	for _, id := range ids {
+		one.mustEnd(id)
+	}
+	if took := time.Since(began); took > 60*time.Second { // ten times the 10 s that each takes at least are 100 s
+		t.Errorf("%v for ten operations: they wait for each other's ends", took)
+	}
+	if n := passes.Load(); n < 20 {
+		t.Errorf("%d passes", n)
+	}
 }
 
 // No job, record or key of the operation names the user once it is done; before, only SQL does.
