@@ -93,7 +93,7 @@ func (s *soak) strike(all []trouble) {
 // trouble chooses a fault, the affected slots and the duration.
 func (s *soak) trouble(r *rand.Rand) trouble {
 	victim, lasts := r.IntN(3), between(r, 5*time.Second)
-	choices := slices.Concat(s.processFaults(r, victim, lasts), s.redis.faults(s, r, victim, lasts), s.otherFaults(r, victim, lasts))
+	choices := slices.Concat(s.processFaults(r, victim, lasts), s.redis.faults(s, r, victim, lasts), s.otherFaults(r, victim, lasts), s.refusals(victim, lasts))
 	return choices[r.IntN(len(choices))]
 }
 

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"fanfare/delivery/apns/apnstest"
+	"fanfare/delivery/webpush/webpushtest"
 	"fanfare/store/storetest"
 )
 
@@ -50,6 +51,7 @@ type soak struct {
 	slots  [3]*slot
 	redis  soakRedis
 	sql    *storetest.MySQLPair
+	pages  *pagesTraffic
 	http   *http.Client
 	faults []soakFault
 	// redisKills counts the kills of Redis, of any of its masters.
@@ -84,7 +86,7 @@ func TestSoakOnACluster(t *testing.T) {
 }
 
 func (s *soak) run() {
-	push, chat, sales, contacts := s.preparePush(), s.prepareChat(), s.prepareSales(), s.prepareContacts()
+	push, pages, chat, sales, contacts := s.preparePush(), s.preparePages(), s.prepareChat(), s.prepareSales(), s.prepareContacts()
 	began := time.Now()
 	s.suffer(began.Add(s.length))
 	s.halt()
@@ -92,6 +94,7 @@ func (s *soak) run() {
 	s.heal()
 	s.t.Logf("%v of traffic are over; the ledger is compared", time.Since(began).Round(time.Second))
 	push.check()
+	pages.check()
 	chat.check()
 	sales.check()
 	contacts.check()
@@ -124,6 +127,7 @@ func newSoak(t *testing.T, name string, redis func(*testing.T) soakRedis) *soak 
 	s.http = &http.Client{Timeout: 8 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 32}}
 	s.redis = redis(t)
 	s.sql = storetest.NewMySQLPair(t)
+	s.pages = &pagesTraffic{s: s, services: webpushtest.Start(t, webpushtest.Options{})}
 	for n := range s.slots {
 		s.slots[n] = s.newSlot(n)
 		s.slots[n].launch(s)
@@ -141,6 +145,7 @@ func (s *soak) newSlot(n int) *slot {
 	at.vars = append(at.apns.Env(), "FANFARE_REDIS_URL="+url, "FANFARE_DATABASE_URL="+s.sql.URL(), "FANFARE_METRICS_ADDR="+private,
 		"FANFARE_NOTIFICATION_LEASE="+soakLease.String(), "FANFARE_JOB_LEASE="+soakLease.String(),
 		"FANFARE_RETRY_BASE=100ms", "FANFARE_RETRY_MAX=10s", "FANFARE_LOG_LEVEL=warn")
+	at.vars = append(at.vars, s.soakApps(n, at.apns)...)
 	if s.long {
 		at.vars = append(at.vars, fmt.Sprint("GODEBUG=memprofilerate=", profileRate))
 	}
