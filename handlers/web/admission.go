@@ -40,6 +40,17 @@ func (l *admission) shrink(from int64) {
 	l.large.Add(ordinary - from)
 }
 
+// longAnswer is the length from which the answer to a read counts until its client has taken it, or the
+// server's time-out has cut it off. Shorter ones are bounded by the number of requests.
+const longAnswer = 64 << 10
+
+// newAnswers limits the bytes of long answers. One user may have an eighth of them.
+func newAnswers(maxBytes int64) *kind {
+	p := &places{max: maxBytes, retry: retrySoon, held: make(map[holder]int64)}
+	p.full = "the clients of this server have not read as many answers as it can hold; try again"
+	return newKind(p, "bytes of answers that were not read yet", maxBytes/8)
+}
+
 // tooMuch is the message if the server has no place for a request or its body.
 const tooMuch = "the server has as many requests as it can answer; try again"
 

@@ -258,10 +258,10 @@ func (s *Server) ticketOf(r *http.Request, rt *Route) string {
 // userOfTicket finds the user of a ticket. It asks Redis within the limits of ordinary requests,
 // because the limits of streams can be applied only once the user is known.
 func (s *Server) userOfTicket(ctx context.Context, info *requestInfo, ticket string) (*api.User, error) {
-	if err := s.requests.enter(info); err != nil {
+	if err := s.requests.enter(info, 1); err != nil {
 		return nil, err
 	}
-	defer s.requests.leave(info)
+	defer s.requests.leave(info, 1)
 	ctx, cancel := context.WithDeadline(ctx, info.started.Add(s.o.RequestTimeout))
 	defer cancel()
 	return s.o.Users.Take(ctx, ticket)

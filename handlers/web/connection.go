@@ -156,7 +156,7 @@ func (st *Stream) leaveRequest() {
 // that sees it finds the request counted and logged. A stream that was cut off gets no end.
 func (st *Stream) close(panicked any) {
 	s, conn := st.server, st.detached.conn
-	s.streams.open.leave(infoOf(st.r.Context()))
+	s.streams.open.leave(infoOf(st.r.Context()), 1)
 	if abort := s.finish(st.r, infoOf(st.r.Context()), panicked); !abort {
 		conn.writeEnd()
 	}

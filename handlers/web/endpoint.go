@@ -77,8 +77,7 @@ func Handle[In, Out any](method func(context.Context, *In) (*Reply[Out], error))
 		if err != nil {
 			return err
 		}
-		out.write(w)
-		return nil
+		return out.write(s, w, r)
 	}
 	return e
 }

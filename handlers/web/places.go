@@ -9,8 +9,9 @@ import (
 	"fanfare/api"
 )
 
-// places limits the calls that a process has under way at once: requests, or streams and long polls.
-// Calls by user tokens can take at most four fifths of the places, so that some are left for backends.
+// places limits what a process has under way at once: requests, streams and long polls, or bytes of
+// long answers. Calls by user tokens can take at most four fifths of the places, so that some are left
+// for backends.
 type places struct {
 	max, perKey int64         // perKey 0: an API key may take all of them
 	full        string        // the message when there are no more
@@ -21,12 +22,12 @@ type places struct {
 	held map[holder]int64
 }
 
-// kind is one kind of call that takes places. perUser is how many such calls one user may have under
-// way, over all keys and tokens.
+// kind is one kind of call that takes places. perUser is how many places one user may have for such
+// calls, over all keys and tokens.
 type kind struct {
 	places  *places
 	name    string // such as "open streams"
-	full    string // the message when a user has no place left
+	full    string // the message when a user has too few places left
 	perUser int64
 }
 
@@ -50,25 +51,25 @@ func newRequests(o *Options) *kind {
 	return newKind(p, "requests under way", o.UserMaxInFlight)
 }
 
-// enter takes a place for a call; leave gives it back and must be called when err is nil.
-func (k *kind) enter(info *requestInfo) error {
+// enter takes n places for a call; leave gives them back and must be called when err is nil.
+func (k *kind) enter(info *requestInfo, n int64) error {
 	p := k.places
-	if p.taken.Add(1) > p.max {
-		p.taken.Add(-1)
+	if p.taken.Add(n) > p.max {
+		p.taken.Add(-n)
 		return p.refusal(api.CodeOverloaded, p.full)
 	}
-	claims, n := k.claims(info)
-	err := p.hold(claims[:n])
+	claims, holders := k.claims(info)
+	err := p.hold(claims[:holders], n)
 	if err != nil {
-		p.taken.Add(-1)
+		p.taken.Add(-n)
 	}
 	return err
 }
 
-func (k *kind) leave(info *requestInfo) {
-	k.places.taken.Add(-1)
-	claims, n := k.claims(info)
-	k.places.release(claims[:n])
+func (k *kind) leave(info *requestInfo, n int64) {
+	k.places.taken.Add(-n)
+	claims, holders := k.claims(info)
+	k.places.release(claims[:holders], n)
 }
 
 // around runs next while there is a place for it. A stream that outlives its handler gives its
@@ -76,13 +77,13 @@ func (k *kind) leave(info *requestInfo) {
 func (k *kind) around(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		info := infoOf(r.Context())
-		if err := k.enter(info); err != nil {
+		if err := k.enter(info, 1); err != nil {
 			fail(w, r, err)
 			return
 		}
 		defer func() {
 			if !info.left {
-				k.leave(info)
+				k.leave(info, 1)
 			}
 		}()
 		next(w, r)
@@ -108,32 +109,32 @@ func (k *kind) claims(info *requestInfo) (all [3]claim, n int) {
 	return all, n
 }
 
-// hold counts a call for every holder, or for none if one of them has no place left.
-func (p *places) hold(claims []claim) error {
+// hold counts n places for every holder, or for none if one of them has too few left.
+func (p *places) hold(claims []claim, n int64) error {
 	if len(claims) == 0 {
 		return nil
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, c := range claims {
-		if p.held[c.holder] >= c.most {
+		if p.held[c.holder]+n > c.most {
 			return p.refusal(c.code, c.detail)
 		}
 	}
 	for _, c := range claims {
-		p.held[c.holder]++
+		p.held[c.holder] += n
 	}
 	return nil
 }
 
-func (p *places) release(claims []claim) {
+func (p *places) release(claims []claim, n int64) {
 	if len(claims) == 0 {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, c := range claims {
-		if p.held[c.holder]--; p.held[c.holder] == 0 {
+		if p.held[c.holder] -= n; p.held[c.holder] == 0 {
 			delete(p.held, c.holder)
 		}
 	}

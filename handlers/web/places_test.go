@@ -35,10 +35,10 @@ func TestPlaces(t *testing.T) {
 
 // visit holds a place for a moment.
 func (k *kind) visit(t *testing.T, info *requestInfo) error {
-	if err := k.enter(info); err != nil {
+	if err := k.enter(info, 1); err != nil {
 		return err
 	}
-	defer k.leave(info)
+	defer k.leave(info, 1)
 	k.places.mu.Lock()
 	defer k.places.mu.Unlock()
 	claims, count := k.claims(info)
@@ -57,5 +57,40 @@ func TestPlacesTakeNoMemory(t *testing.T) { //nolint:paralleltest // the allocat
 	info := &requestInfo{subject: "alice", byUser: true, key: &api.Key{ID: "a"}}
 	if n := testing.AllocsPerRun(1000, func() { _ = k.visit(t, info) }); n != 0 {
 		t.Errorf("%v allocations for a call", n)
+	}
+}
+
+// U5: a user has an eighth of the bytes of long answers, user tokens together have four fifths, and all
+// bytes are given back.
+func TestU5_BytesOfAnswers(t *testing.T) {
+	t.Parallel()
+	k := newAnswers(800)
+	alice, backend := &requestInfo{subject: "alice", byUser: true}, &requestInfo{key: &api.Key{ID: "a"}}
+	want := func(info *requestInfo, n int64, code api.Code) {
+		t.Helper()
+		if err := k.enter(info, n); api.CodeOf(err) != code {
+			t.Errorf("%d bytes: %v, want %q", n, err, code)
+		}
+	}
+	want(alice, 60, "")
+	want(alice, 41, api.CodeRateLimited)
+	want(alice, 40, "")
+	for _, user := range []string{"bob", "cid", "dan", "eve", "fay"} {
+		want(&requestInfo{subject: user, byUser: true}, 100, "")
+	}
+	want(&requestInfo{subject: "gus", byUser: true}, 41, api.CodeOverloaded)
+	want(&requestInfo{subject: "gus", byUser: true}, 40, "")
+	want(backend, 160, "")
+	want(backend, 1, api.CodeOverloaded)
+	k.leave(alice, 40)
+	want(backend, 40, "")
+	for _, user := range []string{"bob", "cid", "dan", "eve", "fay"} {
+		k.leave(&requestInfo{subject: user, byUser: true}, 100)
+	}
+	k.leave(alice, 60)
+	k.leave(&requestInfo{subject: "gus", byUser: true}, 40)
+	k.leave(backend, 200)
+	if n := k.places.taken.Load(); n != 0 || len(k.places.held) != 0 {
+		t.Errorf("%d bytes stay behind: %v", n, k.places.held)
 	}
 }

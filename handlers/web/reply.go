@@ -76,7 +76,8 @@ func (a *Reply[T]) Replayed(replayed bool) *Reply[T] {
 	return a
 }
 
-func (a *Reply[T]) write(w http.ResponseWriter) {
+// write sends the reply, unless its body is refused for its length.
+func (a *Reply[T]) write(s *Server, w http.ResponseWriter, r *http.Request) error {
 	if a.replayed {
 		w.Header().Set("Idempotent-Replayed", "true")
 	}
@@ -85,7 +86,7 @@ func (a *Reply[T]) write(w http.ResponseWriter) {
 	}
 	if a.body == nil {
 		w.WriteHeader(a.status)
-		return
+		return nil
 	}
 	body, err := encode(a.body)
 	if a.version != 0 {
@@ -96,8 +97,17 @@ func (a *Reply[T]) write(w http.ResponseWriter) {
 		w.Header().Set("ETag", tag)
 		if a.ifNone != "" && names(a.ifNone, tag) {
 			w.WriteHeader(http.StatusNotModified)
-			return
+			return nil
 		}
 	}
+	if len(body) > longAnswer && r.Method == http.MethodGet {
+		info, n := infoOf(r.Context()), int64(len(body))
+		if err := s.answers.enter(info, n); err != nil {
+			w.Header().Del("ETag")
+			return err
+		}
+		defer s.answers.leave(info, n)
+	}
 	writeBody(w, a.status, jsonMedia, body, err)
+	return nil
 }

@@ -50,6 +50,9 @@ type Options struct {
 	// many bytes their bodies may take together (default 128 MiB); a quarter of it is for the
 	// parts of bodies beyond 64 KiB each.
 	MaxInFlight, MaxBodyBytes int64
+	// MaxAnswerBytes is how many bytes long answers may have together that their clients have not
+	// taken yet; default 64 MiB.
+	MaxAnswerBytes int64
 	// MaxStreams is how many streams and long polls may be open at once; default
 	// 20,000.
 	MaxStreams int64
@@ -82,7 +85,7 @@ type Server struct {
 	userRates          *rates
 	messageRates       *rates
 	messageBytes       *rates
-	requests           *kind
+	requests, answers  *kind
 	admission          *admission
 	streams            *streams
 	outage, strangers  sparseLines
@@ -100,7 +103,7 @@ func New(o Options) *Server {
 		messageRates: newRates(o.UserMessageRateLimit, "user-messages", "this user may send %s messages"),
 		messageBytes: newRates(o.UserMessageBytes, "user-message-bytes", "this user may send %s bytes of messages"),
 		wrong:        &wrongKeys{}, wrongTokens: &wrongKeys{},
-		requests: newRequests(&o), admission: newAdmission(o.MaxBodyBytes),
+		requests: newRequests(&o), answers: newAnswers(o.MaxAnswerBytes), admission: newAdmission(o.MaxBodyBytes),
 		streams: newStreams(&o),
 	}
 }
@@ -152,6 +155,7 @@ func (o Options) withDefaults() Options {
 	o.UserMaxStreams = cmp.Or(o.UserMaxStreams, 32)
 	o.UserMaxPolls = cmp.Or(o.UserMaxPolls, 8)
 	o.MaxBodyBytes = cmp.Or(o.MaxBodyBytes, 128<<20)
+	o.MaxAnswerBytes = cmp.Or(o.MaxAnswerBytes, 64<<20)
 	o.MaxStreams = cmp.Or(o.MaxStreams, api.DefaultMaxStreams)
 	return o
 }
