@@ -1,6 +1,7 @@
 // Package migrations holds the SQL schema: one folder of numbered steps for each dialect. What a step
 // does is never changed, and there are no steps back: an earlier program runs on a later schema. Each
-// step for MySQL is a single statement, because MySQL cannot undo half a step. Statements of several lines are marked with their begin and end, because goose needs
+// statement may be repeated, or is the only one of its step, because MySQL cannot undo half a step.
+// Statements of several lines are marked with their begin and end, because goose needs
 // 4 MiB of memory for each line in which it searches for the end.
 package migrations
 

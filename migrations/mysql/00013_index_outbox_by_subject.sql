@@ -1,2 +1,0 @@
--- +goose Up
-CREATE INDEX outbox_by_subject ON outbox (kind, subject);

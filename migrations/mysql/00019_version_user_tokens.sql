@@ -1,2 +1,0 @@
--- +goose Up
-INSERT INTO versions (name, version) VALUES ('user_tokens', 0);

@@ -1,2 +1,0 @@
--- +goose Up
-ALTER TABLE api_keys ADD COLUMN expires_at BIGINT NULL;

@@ -1,2 +1,0 @@
--- +goose Up
-ALTER TABLE mutes MODIFY object VARCHAR(133) NOT NULL;

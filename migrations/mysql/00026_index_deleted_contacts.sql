@@ -1,2 +1,0 @@
--- +goose Up
-CREATE INDEX contacts_deleted ON contacts (deleted, updated_at);

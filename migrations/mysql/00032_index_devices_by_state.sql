@@ -1,2 +1,0 @@
--- +goose Up
-CREATE INDEX devices_by_state ON devices (state, user_id);

@@ -1,2 +1,0 @@
--- +goose Up
-ALTER TABLE devices MODIFY token VARCHAR(512) NOT NULL;

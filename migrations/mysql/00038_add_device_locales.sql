@@ -1,2 +1,0 @@
--- +goose Up
-ALTER TABLE devices ADD COLUMN locale VARCHAR(35) NOT NULL DEFAULT '';

@@ -1,2 +1,0 @@
--- +goose Up
-ALTER TABLE devices ADD COLUMN target VARCHAR(2304) NOT NULL DEFAULT '';

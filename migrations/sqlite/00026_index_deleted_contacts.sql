@@ -1,2 +1,0 @@
--- +goose Up
-CREATE INDEX contacts_deleted ON contacts (updated_at) WHERE deleted = TRUE;

@@ -1,2 +1,0 @@
--- +goose Up
-SELECT 1; -- SQLite's texts have no bound

@@ -1,2 +1,0 @@
--- +goose Up
-ALTER TABLE sales ADD COLUMN max_hold_ms INTEGER NOT NULL DEFAULT 0;

@@ -1,2 +1,0 @@
--- +goose Up
-ALTER TABLE devices ADD COLUMN locale TEXT NOT NULL DEFAULT '';

@@ -1,2 +1,0 @@
--- +goose Up
-ALTER TABLE devices ADD COLUMN target TEXT NOT NULL DEFAULT '';
