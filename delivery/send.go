@@ -80,7 +80,7 @@ func (d *Delivery) place(w *work) events.Place {
 }
 
 // young tells whether the notification's event cannot have been cancelled a second ago.
-func (w *work) young() bool { return w.event != nil && w.event.Job.Young(w.event.Claim) }
+func (w *work) young() bool { return w.event != nil && w.event.Job.Young() }
 
 // mayBeStopped reads again what was cancelled and redacted, if a view is too old. While Redis cannot be read,
 // it returns true for every notification that needs the views.

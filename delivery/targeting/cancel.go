@@ -14,7 +14,7 @@ func (t *Targeting) cancelled(p *page) (is, unsure bool) {
 		return false, false
 	}
 	is, fresh := t.o.Cancels.Cancelled(t.o.Cancels.PlaceOfEvents(p.c.Shard), p.event())
-	return is, !is && !fresh && !p.job.Young(p.c)
+	return is, !is && !fresh && !p.job.Young()
 }
 
 // endCancelled ends a cancelled event, or a part of one, of which nothing was begun, and a large audience before

@@ -197,6 +197,7 @@ func (s *Store) job(ctx context.Context, id string, e *api.EventRequest, now tim
 
 // entry is the queue entry of an event, with the pages of a large audience.
 func entry(id string, j *Job, pages []string) (queue.Job, error) {
+	j.here = time.Now()
 	payload, err := j.Encode()
 	shard, _ := queue.ParseID(id)
 	job := queue.Job{ID: id, Shard: shard, Report: j.ReportQueued(), Payload: payload, Value: j, Attachment: pages}

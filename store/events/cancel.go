@@ -108,8 +108,7 @@ func (s *Store) Cancelled(at Place, event string) (is, fresh bool) {
 // nothing if that was less than half a second ago or has just failed.
 func (s *Store) RefreshCancelled(ctx context.Context, at Place) { s.cancelled.refresh(ctx, int(at)) }
 
-// Young tells whether an event was accepted less than a second ago, so that no cancel of it can be that old.
-// Nobody needs to know then whether it is cancelled.
-func (j *Job) Young(c *queue.Claimed) bool {
-	return c.First && j.Of == "" && j.SendAt == 0 && c.Now.Sub(c.EnqueuedAt)+c.GuardAge() < setFresh
-}
+// Young tells whether this process accepted the event less than a second ago, by its own clock, so that no cancel
+// of it can be that old. Nobody needs to know then whether it is cancelled. The id of its entry does not tell its
+// age: after a fail-over to a master whose clock is behind, ids are ahead of the time.
+func (j *Job) Young() bool { return time.Since(j.here) < setFresh }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 
 	"fanfare/api"
 	"fanfare/store/events/render"
@@ -49,6 +50,7 @@ type Job struct {
 	Sent Sent `json:"sent,omitzero"`
 
 	variants render.Variants
+	here     time.Time // when this process accepted it; zero: it comes out of the queue
 }
 
 // PushFor is the push as a device gets it, the same for all devices of a platform and language; nil if
