@@ -33,9 +33,6 @@ type purge struct {
 
 // purges lists the kinds of rows that are removed.
 func (db *DB) purges(deletedRetention time.Duration) []*purge {
-	whole := func(all func(context.Context) error) func(context.Context) (bool, error) {
-		return func(ctx context.Context) (bool, error) { return false, all(ctx) }
-	}
 	deleted := func(some func(context.Context, time.Duration) (bool, error)) func(context.Context) (bool, error) {
 		return func(ctx context.Context) (bool, error) { return some(ctx, deletedRetention) }
 	}
@@ -43,8 +40,8 @@ func (db *DB) purges(deletedRetention time.Duration) []*purge {
 		{what: "idempotency records", some: db.PurgeIdempotency},
 		{what: "operations", some: db.PurgeOperations},
 		{what: "restocks", some: db.PurgeRestocks},
-		{what: "revocations", some: whole(db.PurgeRevocations)},
-		{what: "token keys", some: whole(db.PurgeTokenKeys)},
+		{what: "revocations", some: db.PurgeRevocations},
+		{what: "token keys", some: func(ctx context.Context) (bool, error) { return false, db.PurgeTokenKeys(ctx) }},
 		{what: "deleted uploads", some: deleted(db.PurgeUploads)},
 		{what: "deleted contacts", some: deleted(db.PurgeContacts)},
 	}

@@ -100,6 +100,43 @@ func TestPurgesAreBounded(t *testing.T) {
 	}
 }
 
+// Revocations are removed in steps too, oldest first, and a purge looks at no more than it could remove.
+func TestRevocationsArePurgedInSteps(t *testing.T) {
+	t.Parallel()
+	eachRecord(t, func(t *testing.T, db *record.DB) {
+		fresh := time.Now().Unix()
+		add := func(from, n int, upTo int64) {
+			t.Helper()
+			var values []string
+			for i := range n {
+				values = append(values, fmt.Sprintf("('u%d', %d, %d)", from+i, upTo, from+i))
+			}
+			for part := range slices.Chunk(values, 1000) {
+				_, err := db.SQL().Exec("INSERT INTO token_revocations (user_id, up_to, version) VALUES " + strings.Join(part, ", "))
+				storetest.Must(t, err)
+			}
+		}
+		add(0, 10_500, 1)
+		add(20_000, 100, fresh)
+		add(30_000, 5, 1)
+		for i, want := range []struct {
+			left int
+			more bool
+		}{{605, true}, {100, false}, {100, false}} {
+			more, err := db.PurgeRevocations(t.Context())
+			if n := mustCount(t, db, "token_revocations"); err != nil || more != want.more || n != want.left {
+				t.Errorf("purge %d: %d are left, more: %t, %v; want %+v", i, n, more, err, want)
+			}
+		}
+		add(40_000, 10_000, fresh)
+		add(60_000, 1, 1) // behind ten thousand that count still: its time comes when they are gone
+		more, err := db.PurgeRevocations(t.Context())
+		if n := mustCount(t, db, "token_revocations"); err != nil || more || n != 10_101 {
+			t.Errorf("%d are left, more: %t, %v", n, more, err)
+		}
+	})
+}
+
 // A purge that fails holds up no other and waits for its next time; one that is not done
 // goes on in the next round.
 func TestPurgesGoOnByThemselves(t *testing.T) {

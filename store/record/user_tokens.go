@@ -2,6 +2,7 @@ package record
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/jmoiron/sqlx"
@@ -100,15 +101,24 @@ func (db *DB) revoke(ctx context.Context, tx *sqlx.Tx, user string, second int64
 	return err
 }
 
-// Revocations reads the first revocations that were made after a version, oldest first.
+// Revocations reads the first revocations that were made after a version, oldest first. It returns a few
+// more than limit where revocations have one version, so that the next page may begin after the last version.
 func (db *DB) Revocations(ctx context.Context, after int64, limit int) (list []Revocation, err error) {
-	err = db.list(ctx, &list, "SELECT user_id, up_to, version FROM token_revocations WHERE version > ? ORDER BY version LIMIT ?", after, limit)
+	last := "SELECT version FROM token_revocations WHERE version > ? ORDER BY version LIMIT 1 OFFSET ?"
+	err = db.list(ctx, &list, "SELECT user_id, up_to, version FROM token_revocations WHERE version > ? AND version <= COALESCE(("+last+"), ?) ORDER BY version",
+		after, after, limit-1, math.MaxInt64)
 	return list, err
 }
 
-// PurgeRevocations removes revocations of tokens that have expired by themselves. Their second is by Redis' clock.
-func (db *DB) PurgeRevocations(ctx context.Context) error {
-	return db.exec(ctx, "DELETE FROM token_revocations WHERE up_to < ("+db.d.now+" - "+purgeLate+") / 1000 - ?", int64(RevocationTTL.Seconds()))
+// PurgeRevocations removes revocations of tokens that have expired by themselves. Their second is by Redis'
+// clock. It looks only at the oldest.
+func (db *DB) PurgeRevocations(ctx context.Context) (more bool, err error) {
+	oldest, err := db.Revocations(ctx, 0, purgeBatch*purgeSteps)
+	if err != nil || len(oldest) == 0 {
+		return false, err
+	}
+	where := "version <= ? AND up_to < (" + db.d.now + " - " + purgeLate + ") / 1000 - ? ORDER BY version"
+	return db.deleteOld(ctx, "token_revocations", "user_id", where, oldest[len(oldest)-1].Version, int64(RevocationTTL.Seconds()))
 }
 
 // RevocationTTL is how long a revocation counts: no token lasts longer.

@@ -49,7 +49,7 @@ func (s *Store) Load(ctx context.Context) error {
 			}
 			after, s.version = r.Version, r.Version
 		}
-		more = len(list) == s.page
+		more = len(list) >= s.page
 	}
 	s.version, s.loaded = version, true
 	return nil

@@ -623,7 +623,8 @@ func TestU1_RevocationsAreForgottenWithTheTokens(t *testing.T) {
 		_, err := s.Revoke(t.Context(), "alice", api.Idempotency{})
 		storetest.Must(t, err)
 		known := func() int {
-			storetest.Must(t, rec.PurgeRevocations(t.Context()))
+			_, err := rec.PurgeRevocations(t.Context())
+			storetest.Must(t, err)
 			list, err := rec.Revocations(t.Context(), 0, 10)
 			storetest.Must(t, err)
 			return len(list)
@@ -649,7 +650,8 @@ func TestU1_ADatabaseThatIsAheadForgetsNoRevocation(t *testing.T) {
 			_, err := s.Revoke(t.Context(), user, api.Idempotency{})
 			storetest.Must(t, err)
 		}
-		storetest.Must(t, rec.PurgeRevocations(t.Context()))
+		_, err := rec.PurgeRevocations(t.Context())
+		storetest.Must(t, err)
 		list, err := rec.Revocations(t.Context(), 0, 10)
 		if err != nil || len(list) != 1 || list[0].User != "alice" {
 			t.Errorf("on record are %+v %v", list, err)
@@ -715,6 +717,33 @@ func TestU1_RevocationsAreReadInPages(t *testing.T) {
 			storetest.Must(t, two.Load(t.Context()))
 			if n := usertokens.Revocations(two); n != known {
 				t.Errorf("load %d: %d revocations are known, want %d", i, n, known)
+			}
+		}
+	})
+}
+
+// U1, E3: revocations that were made together, as an erasure makes them, are all read, whatever the page.
+func TestU1_NoRevocationIsLeftOutBetweenPages(t *testing.T) {
+	t.Parallel()
+	storetest.EachSQL(t, func(t *testing.T, url string) {
+		rec, db := mustRecord(t, url), storetest.Open(t, "embedded")
+		began := time.Now()
+		for page := 1; page <= 4; page++ {
+			s := mustOpen(t, rec, db, "")
+			usertokens.SetPage(s, page)
+			before := usertokens.Revocations(s)
+			for i := range 5 {
+				_, err := rec.StartErasure(t.Context(), fmt.Sprint("user-", page, "-", i), began.UnixMilli())
+				storetest.Must(t, err)
+			}
+			storetest.Must(t, s.Load(t.Context()))
+			if n := usertokens.Revocations(s) - before; n != 10 {
+				t.Errorf("pages of %d: %d revocations of 5 erasures are known, want 10", page, n)
+			}
+			for i := range 5 {
+				if !s.Erased(fmt.Sprint("user-", page, "-", i), began.Add(-time.Second)) {
+					t.Errorf("pages of %d: user %d is not known as erased", page, i)
+				}
 			}
 		}
 	})
