@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/pressly/goose/v3"
@@ -128,7 +129,24 @@ func (db *DB) provider() (*goose.Provider, error) {
 
 func (db *DB) locker() (lock.Locker, error) {
 	if !db.d.mysql {
-		return &fileLocker{path: db.file + "-migrate"}, nil
+		return &fileLocker{path: db.file + "-migrate", log: db.log}, nil
 	}
-	return lock.NewMySQLTableLocker(lock.WithTableLockTimeout(migrateRest, migrateTries))
+	return lock.NewMySQLTableLocker(lock.WithTableLockTimeout(migrateRest, migrateTries), lock.WithTableRetryPolicy(db.tellLock()))
 }
+
+// tellLock tries to take the lock again whatever the error is, and logs the first error: what it waits for may
+// never come, such as a missing right.
+func (db *DB) tellLock() func(error) bool {
+	var held, failed sync.Once
+	return func(err error) bool {
+		if strings.Contains(err.Error(), "already held") {
+			held.Do(func() { db.log.Info(otherMigrates) })
+		} else {
+			failed.Do(func() { db.log.Warn("the lock of the migrations cannot be taken; it is tried again", "error", err) })
+		}
+		return true
+	}
+}
+
+// otherMigrates is logged when the start waits for another process.
+const otherMigrates = "another process is migrating the database: the start waits for it"

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"syscall"
 	"time"
@@ -15,6 +16,7 @@ import (
 // system frees the lock of a process that was killed. (goose has a lock only for MySQL.)
 type fileLocker struct {
 	path string
+	log  *slog.Logger
 	file *os.File // the lock lasts until it is closed
 }
 
@@ -29,13 +31,16 @@ func (l *fileLocker) Lock(ctx context.Context, _ *sql.DB) (err error) {
 	if err != nil {
 		return fmt.Errorf("open migration lock: %w", err)
 	}
-	for range migrateTries {
+	for try := range migrateTries {
 		err = syscall.Flock(int(l.file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if err == nil {
 			return nil
 		}
 		if !errors.Is(err, syscall.EWOULDBLOCK) {
 			return fmt.Errorf("take migration lock: %w", errors.Join(err, l.file.Close()))
+		}
+		if try == 0 {
+			l.log.Info(otherMigrates)
 		}
 		select {
 		case <-time.After(migrateRest):

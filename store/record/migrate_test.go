@@ -4,12 +4,15 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/pressly/goose/v3/lock"
 
 	"fanfare/api"
 	"fanfare/migrations"
@@ -163,4 +166,57 @@ func TestMigrationFiles(t *testing.T) {
 			t.Errorf("%s: of %d statements some cannot be repeated", name, n)
 		}
 	}
+}
+
+// What the lock of the migrations waits for is in the log at once, and once: it may be waited for in vain for
+// minutes.
+func TestMigrateTellsWhatItWaitsFor(t *testing.T) {
+	t.Parallel()
+	tells := func(t *testing.T, url, want string) {
+		t.Helper()
+		lines := &storetest.Lines{}
+		db := mustOpen(t, record.Options{URL: url, Logger: slog.New(slog.NewTextHandler(lines, nil))})
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		if err := db.Migrate(ctx); err == nil {
+			t.Fatal("migrated")
+		}
+		if n := strings.Count(lines.String(), want); n != 1 {
+			t.Errorf("%d lines with %q:\n%s", n, want, lines)
+		}
+	}
+	t.Run("AMissingRight", func(t *testing.T) {
+		t.Parallel()
+		server := storetest.PrivateMySQL(t)
+		root := mustOpen(t, record.Options{URL: server.URL()})
+		url := mustLimit(t, root, server.URL())
+		for _, statement := range []string{"REVOKE ALL ON fanfare.* FROM app@'127.0.0.1'", "GRANT SELECT, CREATE ON fanfare.* TO app@'127.0.0.1'"} {
+			_, err := root.SQL().ExecContext(t.Context(), statement)
+			storetest.Must(t, err)
+		}
+		tells(t, url, "denied")
+	})
+	t.Run("AnotherProcess", func(t *testing.T) {
+		t.Parallel()
+		url := storetest.EmptySQLite(t)
+		file, err := os.Create(strings.TrimPrefix(url, "sqlite:") + "-migrate")
+		storetest.Must(t, err)
+		defer file.Close()
+		storetest.Must(t, syscall.Flock(int(file.Fd()), syscall.LOCK_EX))
+		tells(t, url, "another process")
+	})
+	t.Run("AnotherProcessOnMySQL", func(t *testing.T) {
+		t.Parallel()
+		url := storetest.EmptyMySQL(t)
+		root := mustOpen(t, record.Options{URL: url})
+		for _, statement := range []string{
+			"CREATE TABLE goose_lock (lock_id BIGINT NOT NULL PRIMARY KEY, locked BOOLEAN NOT NULL DEFAULT 0, locked_at DATETIME(6) NULL," +
+				" locked_by TEXT NULL, lease_expires_at DATETIME(6) NULL, updated_at DATETIME(6) NULL)",
+			fmt.Sprintf("INSERT INTO goose_lock VALUES (%d, TRUE, NOW(6), 'another', NOW(6) + INTERVAL 1 HOUR, NOW(6))", lock.DefaultLockID),
+		} {
+			_, err := root.SQL().ExecContext(t.Context(), statement)
+			storetest.Must(t, err)
+		}
+		tells(t, url, "another process")
+	})
 }
