@@ -18,7 +18,7 @@ const (
 	nameLength   = 10               // of the random names of sessions and series, 5 bits each
 	group        = "g"              // the consumer group of every stream
 	readConsumer = "reader"         // the consumer of all blocking reads
-	form         = "7:"             // begins the number of shards in meta: the form of the keys
+	form         = "8:"             // begins the number of shards in meta: the form of the keys
 )
 
 // metaKey names the hash that fixes a queue's number of shards.
