@@ -148,7 +148,7 @@ func (s *Store) memberStates(ctx context.Context, user string, p *page, limit in
 	}
 	found, stale := make([]memberState, 0, len(list)), []entry(nil)
 	for i, e := range p.entries {
-		f, member := s.readState(list[i].(*redis.Cmd), e.chat)
+		f, member := s.readState(list[i].(*redis.Cmd), e.chat, budget)
 		if !member {
 			stale = append(stale, e)
 			continue
@@ -189,7 +189,7 @@ func shareOf(chats int) int { return max(chatBytes, answerBytes/chats) }
 
 // readState reads the answer of message_pending.lua, and whether the user is a member, if that is
 // known.
-func (s *Store) readState(cmd *redis.Cmd, chat string) (f memberState, member bool) {
+func (s *Store) readState(cmd *redis.Cmd, chat string, budget int) (f memberState, member bool) {
 	f.Chat = chat
 	reply, err := redisdb.ListOf(cmd)
 	if err != nil {
@@ -203,5 +203,6 @@ func (s *Store) readState(cmd *redis.Cmd, chat string) (f memberState, member bo
 	f.unread = redisdb.Number(reply[5])
 	f.Was, f.Since = redisdb.Text(reply[8]), redisdb.Number(reply[9])
 	f.items, f.err = decodeEntries(redisdb.Number(reply[6]), redisdb.ListAt(reply, 7))
+	f.items = within(f.items, budget, false)
 	return f, true
 }

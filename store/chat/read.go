@@ -46,7 +46,7 @@ func (s *Store) Messages(ctx context.Context, chat string, q MessagesQuery) (*ap
 	if err != nil {
 		return nil, err
 	}
-	messages, err := readMessages(cmd, chat, &q)
+	messages, err := readMessages(cmd, chat, &q, answerBytes)
 	if err == nil {
 		s.addMissing(ctx, q.User, missing)
 	}
@@ -70,7 +70,7 @@ func (s *Store) ReadMany(ctx context.Context, user string, reads []Read) ([]Read
 	}
 	out := make([]Reading, len(reads))
 	for i, cmd := range list {
-		out[i].Messages, out[i].Err = readMessages(cmd.(*redis.Cmd), reads[i].Chat, &reads[i].MessagesQuery)
+		out[i].Messages, out[i].Err = readMessages(cmd.(*redis.Cmd), reads[i].Chat, &reads[i].MessagesQuery, budget)
 		out[i].Err = s.db.Err(out[i].Err, redisdb.Read)
 	}
 	return out, nil
@@ -80,8 +80,8 @@ func (s *Store) readCmd(ctx context.Context, chat string, q *MessagesQuery, budg
 	return s.chatCmd(ctx, s.readScript, chat, q.User, bound(q.After), bound(q.Before), pageSize(q.Limit), budget)
 }
 
-// readMessages reads the answer of message_read.lua.
-func readMessages(cmd *redis.Cmd, chat string, q *MessagesQuery) (*api.ChatMessages, error) {
+// readMessages reads the answer of message_read.lua, as much of it as the budget has room for.
+func readMessages(cmd *redis.Cmd, chat string, q *MessagesQuery, budget int) (*api.ChatMessages, error) {
 	reply, err := redisdb.ListOf(cmd)
 	if err != nil {
 		return nil, fmt.Errorf("read chat %s: %w", chat, err)
@@ -98,7 +98,27 @@ func readMessages(cmd *redis.Cmd, chat string, q *MessagesQuery) (*api.ChatMessa
 	if m.Items, err = decodeEntries(redisdb.Number(reply[4]), redisdb.ListAt(reply, 5)); err != nil {
 		return nil, fmt.Errorf("read chat %s: %w", chat, err)
 	}
+	m.Items = within(m.Items, budget, q.Before != nil)
 	return m, nil
+}
+
+// within returns the oldest messages that the budget has room for, or the newest ones, and at least
+// one.
+func within(items []api.ChatMessage, budget int, newest bool) []api.ChatMessage {
+	for n := range items {
+		at := n
+		if newest {
+			at = len(items) - 1 - n
+		}
+		if budget -= writtenBytes(items[at : at+1]); budget >= 0 || n == 0 {
+			continue
+		}
+		if newest {
+			return items[at+1:]
+		}
+		return items[:n]
+	}
+	return items
 }
 
 // anyAnswered tells whether any command of a pipeline has an answer.

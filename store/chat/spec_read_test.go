@@ -592,6 +592,30 @@ func TestC6_PagesAreBoundedInBytes(t *testing.T) {
 	})
 }
 
+// C4, C6: a control character is counted as JSON writes it, in six bytes. Pages reach every message.
+func TestC6_ControlCharactersCount(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, storetest.Open(t, storetest.Redis(t).URL()), Options{})
+	w.mustCreate("a", "alice", "bob")
+	long := strings.Repeat("\x01", 4000)
+	for range 60 {
+		w.mustSend("a", "alice", long)
+	}
+	want := answerBytes / (6*len(long) + 2 + messageBytes + len(w.id("alice")))
+	before := int64(61)
+	for _, q := range []MessagesQuery{{Limit: 500}, {Before: &before, Limit: 500}} {
+		items := w.mustRead("a", "bob", q).Items
+		if first := map[bool]int64{false: 1, true: int64(61 - want)}[q.Before != nil]; len(items) != want || items[0].ID != first {
+			t.Errorf("%d messages from %d, want %d from %d", len(items), items[0].ID, want, first)
+		}
+	}
+	p, err := w.Pending(t.Context(), w.id("bob"), 500)
+	storetest.Must(t, err)
+	if got := p.Chats[0]; len(got.Items) != want || got.Unread != 60 {
+		t.Errorf("%d messages are pending of %d", len(got.Items), got.Unread)
+	}
+}
+
 // Short messages fill the largest page.
 func TestC6_ShortMessagesFillAPage(t *testing.T) {
 	t.Parallel()
