@@ -87,11 +87,10 @@ func TestU5_AnswersThatNobodyReads(t *testing.T) {
 	page, size := w.mustFillPage(admin, "bob", "eve")
 	eve, bob := w.mustToken("eve"), w.mustToken("bob")
 	var unread []net.Conn
-	for range 32 {
-		unread = append(unread, w.mustAskOnly(page, eve))
-	}
 	begun, refused := 0, 0
-	for _, conn := range unread {
+	for range 32 {
+		conn := w.mustAskOnly(page, eve)
+		unread = append(unread, conn)
 		switch status := mustStatus(t, conn); status {
 		case 200:
 			begun++
@@ -131,4 +130,23 @@ func TestU5_AnswersThatAllUsersLeaveUnread(t *testing.T) {
 	w.wantRefused(page, w.mustToken("u9"), 503, full)
 	w.mustAnswer(200, w.do(get("/v1/users/u9/chats").with(w.mustToken("u9"))))
 	w.mustAnswer(200, w.do(get(page+"&user=ann").with(admin))) // a fifth is left for API keys
+}
+
+// U5, C13: what a stream sends at once counts, too. A stream for which there is no room ends like that of
+// a slow reader, and goes on where it was.
+func TestU5_StreamsThatNobodyReads(t *testing.T) {
+	t.Parallel()
+	w, admin := setupReaders(t, 1<<20) // 128 KiB for a user
+	w.workChats()
+	w.mustFillPage(admin, "bob", "eve")
+	eve := w.mustToken("eve")
+	w.do(post("/v1/users/eve/messages/ack", `{"acks":{"team":67}}`).with(eve)).wants(t, 200, `{"acked":{"team":67}}`)
+	short := w.wantStream("", 200, "eve", eve)
+	for range 3 {
+		short.wantData()
+	}
+	long := w.wantStream("", 200, "bob", w.mustToken("bob"))
+	long.wantEnd()
+	w.mustHave(`fanfare_streams_ended_total{reason="slow"} 1`)
+	w.mustHave("fanfare_open_streams 1")
 }

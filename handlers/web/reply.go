@@ -100,13 +100,13 @@ func (a *Reply[T]) write(s *Server, w http.ResponseWriter, r *http.Request) erro
 			return nil
 		}
 	}
-	if len(body) > longAnswer && r.Method == http.MethodGet {
-		info, n := infoOf(r.Context()), int64(len(body))
-		if err := s.answers.enter(info, n); err != nil {
+	if r.Method == http.MethodGet {
+		release, err := s.holdAnswer(infoOf(r.Context()), len(body))
+		if err != nil {
 			w.Header().Del("ETag")
 			return err
 		}
-		defer s.answers.leave(info, n)
+		defer release()
 	}
 	writeBody(w, a.status, jsonMedia, body, err)
 	return nil

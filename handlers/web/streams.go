@@ -291,14 +291,20 @@ func (st *Stream) write(text []byte) (err error) {
 	return err
 }
 
-// writeNow writes and flushes. A reader that does not take the data in time is disconnected.
+// writeNow writes and flushes. A reader that does not take the data in time is disconnected, and so is
+// one whose user has left too much unread.
 func (st *Stream) writeNow(text []byte) error {
+	release, err := st.server.holdAnswer(infoOf(st.r.Context()), len(text))
+	if err != nil {
+		return errSlow
+	}
+	defer release()
 	control := http.NewResponseController(st.w)
 	began := time.Now()
 	if err := control.SetWriteDeadline(began.Add(slowAfter)); err != nil {
 		return fmt.Errorf("set the deadline of a write: %w", err)
 	}
-	_, err := st.w.Write(text)
+	_, err = st.w.Write(text)
 	if err == nil {
 		err = control.Flush()
 	}
