@@ -231,7 +231,7 @@ func TestRedisEmptiedIsHealed(t *testing.T) {
 				}
 			}
 			eventually(t, "the number of shards is on record again", func() bool {
-				return w.db.Client().HGet(t.Context(), "ff:{q:"+w.o.Name+"}:meta", "shards").Val() == "7:3"
+				return w.db.Client().HGet(t.Context(), "ff:{q:"+w.o.Name+"}:meta", "shards").Val() == "8:3"
 			})
 			eventually(t, "operators are told", func() bool { return told.Load() > 0 })
 		})
