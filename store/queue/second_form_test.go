@@ -26,7 +26,7 @@ import (
 func TestAnEarlierFormIsRefused(t *testing.T) {
 	t.Parallel()
 	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
-		for _, earlier := range []string{"3", "2:3", "3:3", "4:3", "5:3", "6:3"} {
+		for _, earlier := range []string{"3", "2:3", "3:3", "4:3", "5:3", "6:3", "7:3"} {
 			name := "t" + queue.NewID(0, time.Now())[8:16]
 			meta, others := "ff:{q:"+name+"}:meta", "ff:{q:"+name+"s:0}:main"
 			for _, key := range []string{"ff:{q:" + name + ":0}:main", "ff:{q:" + name + ":2}:main", others} {
