@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"fanfare/api"
+	"fanfare/store/record"
 	"fanfare/store/redisdb"
 	"fanfare/store/stock"
 	"fanfare/store/storetest"
@@ -152,9 +153,10 @@ func TestS20_AnIdleSaleIsDeleted(t *testing.T) {
 // nothing of the one before.
 func TestS20_AnIDIsFreeUnlessItWasUsed(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct{ reserve, sell, loseBefore, used bool }{
+	for name, c := range map[string]struct{ reserve, sell, erase, loseBefore, used bool }{
 		"Unused":          {},
 		"Released":        {reserve: true, used: true},
+		"ReleasedErased":  {reserve: true, erase: true, used: true},
 		"Sold":            {reserve: true, sell: true, used: true},
 		"ReleasedAndLost": {reserve: true, loseBefore: true, used: true},
 		"SoldAndLost":     {reserve: true, sell: true, loseBefore: true, used: true},
@@ -170,6 +172,10 @@ func TestS20_AnIDIsFreeUnlessItWasUsed(t *testing.T) {
 				if c.reserve {
 					held := p.mustBuy(s.sale, "u", 2)
 					_, _, err := p.End(t.Context(), stock.EndHold{Sale: s.sale, ID: held.ID, Sell: c.sell})
+					storetest.Must(t, err)
+				}
+				if c.erase {
+					_, _, err := p.Erase(t.Context(), &record.Operation{Subject: "u", Since: time.Now().Add(time.Minute).UnixMilli()})
 					storetest.Must(t, err)
 				}
 				if c.sell {

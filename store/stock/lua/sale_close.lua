@@ -15,7 +15,7 @@
 local ORDERS = KEYS[5]
 local run, deletion, is_first, condition, used, bound = ARGV[1], ARGV[2], ARGV[3] == '1', ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
 
-local s = redis.call('HMGET', SALE, 'version', 'closed', 'run_id', 'starts', 'ends', 'idle', 'used', 'loading', 'opened')
+local s = redis.call('HMGET', SALE, 'version', 'closed', 'run_id', 'starts', 'ends', 'idle', 'used', 'loading', 'opened', 'erased')
 local now, starts, ends, idle = now_ms(), tonumber(s[4] or 0), tonumber(s[5] or 0), tonumber(s[6] or 0)
 if s[2] ~= deletion then
   local why = unusable(s[1], s[2], s[3], run)
@@ -31,4 +31,4 @@ if s[2] ~= deletion then
   redis.call('HSET', SALE, 'closed', deletion)
 end
 local lost = s[9] and (s[1] ~= '1' or now >= starts) -- a load brings back only what was sold
-return { 1, s[8] or '', (lost or redis.call('HLEN', RESERVATIONS) > 0) and 1 or 0 }
+return { 1, s[8] or '', (lost or s[10] or redis.call('HLEN', RESERVATIONS) > 0) and 1 or 0 }

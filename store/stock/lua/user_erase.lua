@@ -45,4 +45,5 @@ if last == '' then
   records[field], gone[#gone + 1] = nil, field
 end
 save()
+if last == '' then redis.call('HSET', SALE, 'erased', '1') end
 return { 1, id, released, forgotten, sold }
