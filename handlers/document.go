@@ -21,7 +21,7 @@ import "fanfare/handlers/web"
 //	@description	URL (`POST /v1/users/{user}/tickets`).
 //	@description
 //	@description	**Names.** Identifiers that you choose (users, objects, event types ...) are 1 to 128 bytes of `A-Z a-z 0-9 . _ : @ -`.
-//	@description	Times are RFC 3339 in UTC with milliseconds; durations are integers named `*_ms` or `*_seconds`.
+//	@description	Times are RFC 3339 in UTC with milliseconds, of the years 1970 to 9999; durations are integers named `*_ms` or `*_seconds`.
 //	@description
 //	@description	**Errors** are `application/problem+json` (RFC 9457) with a stable `code`, the `request_id` under which the log has
 //	@description	the request, and `errors` that name every field that failed. 503 `unavailable` and `overloaded` mean that nothing

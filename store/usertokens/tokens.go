@@ -206,10 +206,10 @@ func (s *Store) erasedUpTo(user string) (second int64, is bool) {
 	return second, is
 }
 
-// Erased tells whether a user was erased since a time: what the user had open then has ended.
+// Erased tells whether a user was erased since a time of this process: what the user had open then has ended.
 func (s *Store) Erased(user string, since time.Time) bool {
 	upTo, is := s.erasedUpTo(user)
-	return is && since.Unix() <= upTo
+	return is && s.now().Add(-time.Since(since)).Unix() <= upTo // by Redis' clock, as upTo is
 }
 
 // Issue makes a token for a user. A token that is made in the second of a revocation counts as

@@ -749,6 +749,29 @@ func TestU1_NoRevocationIsLeftOutBetweenPages(t *testing.T) {
 	})
 }
 
+// E3: what was open when a user was erased ends, and what is opened afterwards goes on, however wrong this
+// server's clock is: Redis' clock alone counts.
+func TestE3_ErasedByRedisClock(t *testing.T) {
+	t.Parallel()
+	storetest.EachSQL(t, func(t *testing.T, url string) {
+		rec := mustRecord(t, url)
+		s := mustOpen(t, rec, storetest.Open(t, "embedded"), "")
+		for _, ahead := range []time.Duration{0, time.Hour, -time.Hour} {
+			usertokens.SetClock(s, func() time.Time { return time.Now().Add(ahead) })
+			user := fmt.Sprint("user", ahead)
+			_, err := rec.StartErasure(t.Context(), user, time.Now().Add(ahead).UnixMilli())
+			storetest.Must(t, err)
+			storetest.Must(t, s.Load(t.Context()))
+			if !s.Erased(user, time.Now().Add(-time.Minute)) {
+				t.Errorf("Redis is ahead by %v: a stream that was open goes on", ahead)
+			}
+			if s.Erased(user, time.Now().Add(time.Minute)) {
+				t.Errorf("Redis is ahead by %v: a stream that was opened later ends", ahead)
+			}
+		}
+	})
+}
+
 func TestU3_TicketsAreTakenOnce(t *testing.T) {
 	t.Parallel()
 	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
