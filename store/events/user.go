@@ -9,6 +9,9 @@ import (
 	"fanfare/store/queue"
 )
 
+// mostNoted is how many notifications an event may have whose notes are read for one answer, 8 MB.
+const mostNoted = 1_000_000
+
 // UserNow is what holds for a user now.
 type UserNow struct {
 	User     string
@@ -40,7 +43,7 @@ func (s *Store) UserEvent(ctx context.Context, id string, u *UserNow) (*api.User
 	}
 	now, r := s.o.Now(), w.report()
 	outcomes, notes := w.event.outcomes(now), ""
-	if w.event.ended() > int64(len(outcomes)) {
+	if ended := w.event.ended(); ended > int64(len(outcomes)) && ended <= mostNoted {
 		if notes, err = s.notes(ctx, w); err != nil {
 			return nil, err
 		}
