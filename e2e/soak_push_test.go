@@ -183,12 +183,12 @@ func (p *pushTraffic) ids(r *rand.Rand, call func(*rand.Rand, any, string, strin
 	return got, ids
 }
 
-// How long it may take until an opt-out has an effect. Settings that were read at most 1 s ago are
-// used (P4). A change that was written while Redis was away is relayed by the sweep of the outbox
-// (P10), which may have to wait for SQL.
+// How long it may take until an opt-out that was answered has an effect. Settings that were read at most
+// 1 s ago are used (P4). Redis was told before the answer, or else the call was refused. If a fail-over
+// loses that, Redis is told again (P10).
 const (
-	showsWithin = 2 * time.Second
-	sweptWithin = 30 * time.Second
+	showsWithin  = 2 * time.Second
+	mendedWithin = 10 * time.Second
 )
 
 // leave opts a leaver out, or in again.
@@ -218,7 +218,7 @@ func (p *pushTraffic) absent(user int, posted, arrived time.Time) bool {
 	return slices.ContainsFunc(p.left[user], func(a absence) bool {
 		shows := a.answered.Add(showsWithin)
 		if p.s.faultsAround(a.asked, a.answered.Add(time.Second)) != "" {
-			shows = a.answered.Add(sweptWithin)
+			shows = a.answered.Add(mendedWithin)
 		}
 		return posted.After(shows) && (a.back.IsZero() || arrived.Before(a.back))
 	})
