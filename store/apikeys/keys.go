@@ -169,42 +169,36 @@ func (s *Store) Any() bool { return s.any.Load() }
 // not be read at all, or for an unknown key while they could not be checked
 // for 10 s, it is api.CodeUnavailable. The key must not be changed.
 func (s *Store) Authenticate(secret string) (*api.Key, error) {
-	snap := s.snap.Load()
-	if snap == nil {
-		return nil, api.Errorf(api.CodeUnavailable, "the API keys cannot be read just now")
-	}
 	id, random, ok := split(secret)
-	e := snap.byID[id]
-	if !ok || e == nil {
-		e = &entry{hash: make([]byte, sha256.Size)}
+	if !ok {
+		id = ""
 	}
 	sum := sha256.Sum256([]byte(random))
-	same := subtle.ConstantTimeCompare(e.hash, sum[:]) == 1
-	switch {
-	case ok && e.key.ID == "" && snap.stale():
-		return nil, api.Errorf(api.CodeUnavailable, "new API keys cannot be read just now")
-	case !ok || !same || e.key.ID == "":
-		return nil, api.Errorf(api.CodeUnauthorized, "the API key is unknown or revoked")
-	}
-	if err := e.ended(); err != nil {
-		return nil, err
-	}
-	s.note(e)
-	return &e.key, nil
+	return s.use(id, ok, func(hash []byte) bool { return subtle.ConstantTimeCompare(hash, sum[:]) == 1 })
 }
 
 // Find finds a key by its id, for a caller who proved before that it has the key, such as a session of
 // the console. Its errors are those of Authenticate. The key must not be changed.
 func (s *Store) Find(id string) (*api.Key, error) {
+	return s.use(id, true, func([]byte) bool { return true })
+}
+
+// use finds a key, and notes that it is used if the caller proves to have it. An unknown key takes as long.
+func (s *Store) use(id string, maybeNew bool, proves func(hash []byte) bool) (*api.Key, error) {
 	snap := s.snap.Load()
 	if snap == nil {
 		return nil, api.Errorf(api.CodeUnavailable, "the API keys cannot be read just now")
 	}
 	e := snap.byID[id]
+	known := e != nil
+	if !known {
+		e = &entry{hash: make([]byte, sha256.Size)}
+	}
+	proven := proves(e.hash)
 	switch {
-	case e == nil && snap.stale():
+	case !known && maybeNew && snap.stale():
 		return nil, api.Errorf(api.CodeUnavailable, "new API keys cannot be read just now")
-	case e == nil:
+	case !known || !proven:
 		return nil, api.Errorf(api.CodeUnauthorized, "the API key is unknown or revoked")
 	}
 	if err := e.ended(); err != nil {

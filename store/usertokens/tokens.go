@@ -72,9 +72,6 @@ func New(rec *record.DB, db *redisdb.DB, o Options) (*Store, error) {
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	o.PollEvery = cmp.Or(o.PollEvery, defaultPoll)
 	o.PollEvery = min(o.PollEvery, maxPoll)
-	if o.KeyEnded == nil {
-		o.KeyEnded = func(string, time.Duration) bool { return false }
-	}
 	o.Rest = cmp.Or(o.Rest, record.TokenKeyRest)
 	s := &Store{rec: rec, db: db, now: db.Clock, o: o, page: revocationPage, remembered: remembered{most: generation}}
 	return s, s.Reload()
@@ -168,7 +165,7 @@ func (s *Store) Ended(u *api.User) api.ByeReason {
 	if !now.Before(u.ExpiresAt) {
 		return api.ByeExpired
 	}
-	if !s.hasKey(u) || u.MadeBy != "" && s.o.KeyEnded(u.MadeBy, now.Sub(u.IssuedAt)) {
+	if !s.hasKey(u) || u.MadeBy != "" && s.o.KeyEnded != nil && s.o.KeyEnded(u.MadeBy, now.Sub(u.IssuedAt)) {
 		return api.ByeRevoked
 	}
 	if upTo, is := s.endedUpTo(u.ID); is && u.IssuedAt.Unix() <= upTo {
