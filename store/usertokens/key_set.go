@@ -47,12 +47,12 @@ type key struct {
 // newKey makes a key with its print: the thumbprint of a public key (RFC 7638), or a MAC with a
 // secret key, which tells as little as any token that the key has signed.
 func newKey(algorithm jose.SignatureAlgorithm, value any) (*key, error) {
-	sum, err := (&jose.JSONWebKey{Key: value}).Thumbprint(crypto.SHA256)
 	if secret, is := value.([]byte); is {
 		mac := hmac.New(sha256.New, secret)
 		mac.Write([]byte("thumbprint"))
-		sum = mac.Sum(nil)
+		return &key{algorithm, value, base64.RawURLEncoding.EncodeToString(mac.Sum(nil))}, nil
 	}
+	sum, err := (&jose.JSONWebKey{Key: value}).Thumbprint(crypto.SHA256)
 	return &key{algorithm, value, base64.RawURLEncoding.EncodeToString(sum)}, err
 }
 
