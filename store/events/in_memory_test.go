@@ -53,7 +53,7 @@ func TestAnEventInMemoryIsTheOneStored(t *testing.T) {
 		}
 		seen[shape] = seen[shape] || c.Value != nil
 		inMemory, err := events.JobOf(c)
-		if err != nil || !reflect.DeepEqual(inMemory, stored) {
+		if inMemory.Age(); err != nil || !reflect.DeepEqual(inMemory, stored) {
 			t.Fatalf("in memory %+v, stored %+v, %v", inMemory, stored, err)
 		}
 		if c.Value != nil || c.Payload != nil {
