@@ -47,10 +47,15 @@ func (p *Pool) dialIfNeeded() {
 		p.dialing++
 		// The dial serves all waiters: it does not end with the first one's context.
 		ctx, cancel := context.WithCancel(context.WithoutCancel(first.Context))
-		stop := context.AfterFunc(p.open, cancel)
+		go func() {
+			select {
+			case <-p.end:
+			case <-ctx.Done():
+			}
+			cancel()
+		}()
 		go func() {
 			defer cancel()
-			defer stop()
 			p.connect(ctx, wait)
 		}()
 	}
