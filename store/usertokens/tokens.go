@@ -284,7 +284,8 @@ func (s *Store) Revoke(ctx context.Context, user string, once api.Idempotency) (
 
 // Erase begins the operation that erases a user, and returns its id. It ends the user's tokens as
 // Revoke does, in the same transaction. While such an operation runs its id is returned, and nothing
-// else happens.
+// else happens. It ends after the second of its begin is over by both clocks, so that what is new then is later
+// than what the operation removes.
 func (s *Store) Erase(ctx context.Context, user string) (operation string, err error) {
 	now, err := s.db.Now(ctx, ticketKey(user))
 	if err != nil {
@@ -293,7 +294,9 @@ func (s *Store) Erase(ctx context.Context, user string) (operation string, err e
 	if operation, err = s.rec.StartErasure(ctx, user, max(now.UnixMilli(), s.now().UnixMilli())); err != nil {
 		return "", fmt.Errorf("erase a user: %w", err)
 	}
+	over := time.Now().Add(time.Second) // by the database's clock, whose time is not known here
 	s.applyRevocation(ctx, user, true)
+	redisdb.Sleep(ctx, time.Until(over))
 	return operation, nil
 }
 
