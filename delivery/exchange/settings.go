@@ -21,7 +21,7 @@ type Settings struct {
 	// given up.
 	ReadIdle, PingTimeout time.Duration
 	// AnswerWithin is how long a connection may answer none of its requests before no more of them are sent
-	// on it; default 5 s, and at most ReadIdle.
+	// on it; default the smaller of 5 s and ReadIdle.
 	AnswerWithin time.Duration
 	// SendWithin is how long a request may wait for the connection to take it after MaySend returned
 	// true. After that the connection is given up, so that the request is not sent late. It should be at

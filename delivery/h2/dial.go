@@ -25,15 +25,13 @@ const maxNew = 8
 // request at first. So until one has answered, the others wait for it; then as many are opened at once as
 // the waiting requests need.
 func (p *Pool) dialIfNeeded() {
-	for !p.closed && len(p.conns)+p.dialing < p.o.Conns {
-		first, proven := p.firstForNew(), p.proven()
-		if first == nil {
-			return
+	for !p.closed && p.waiters.Len() > 0 && len(p.conns)+p.dialing < p.o.Conns {
+		var first *Waiter
+		if proven := p.proven(); len(p.conns)-proven+p.dialing < p.needed(proven) {
+			first = p.firstForNew()
 		}
-		if most := p.needed(proven); len(p.conns)-proven+p.dialing >= most {
-			if len(p.conns)-proven >= most {
-				p.expectFirstAnswers()
-			}
+		if first == nil {
+			p.expectFirstAnswers()
 			return
 		}
 		wait := time.Until(p.retryAt)
@@ -83,9 +81,15 @@ func (p *Pool) retry() {
 
 // firstForNew is the oldest waiter that a new connection may serve.
 func (p *Pool) firstForNew() *Waiter {
+	var full *Waiter // its group has tried enough new connections
 	for e := p.waiters.Front(); e != nil; e = e.Next() {
-		if w := e.Value.(*Waiter); p.untried(w.Group) < p.maxUntried() {
+		w := e.Value.(*Waiter)
+		switch {
+		case full != nil && full.Group == w.Group:
+		case p.untried(w.Group) < p.maxUntried():
 			return w
+		default:
+			full = w
 		}
 	}
 	return nil
@@ -107,7 +111,7 @@ func (p *Pool) connect(ctx context.Context, wait time.Duration) {
 	case err != nil:
 		p.backOff(firstDialBackoff)
 		p.note(err)
-		if len(p.conns) == 0 {
+		if len(p.conns)+p.dialing == 0 {
 			p.failWaiters(err)
 		}
 	case p.closed, c.gone.Load():
@@ -120,11 +124,11 @@ func (p *Pool) connect(ctx context.Context, wait time.Duration) {
 	p.dispatch()
 }
 
-// useless notes the end of a connection that never answered. A server may refuse a client only after the
-// handshake, which in TLS 1.3 ends before the server has judged the client's certificate.
+// useless notes the end of a connection that never answered, although it was asked. A server may refuse a client
+// only after the handshake, which in TLS 1.3 ends before the server has judged the client's certificate.
 func (p *Pool) useless(c *Conn) {
 	p.backOff(0)
-	if c.why != nil {
+	if c.why != nil && c.unanswered > 0 {
 		p.note(fmt.Errorf("%s ended a connection without an answer: %w", p.o.Name, c.why))
 	}
 }

@@ -43,7 +43,7 @@ type Options struct {
 	// PingTimeout more it is given up.
 	ReadIdle, PingTimeout time.Duration
 	// AnswerWithin is how long a connection may answer none of its requests before no more of them are
-	// sent on it; default 5 s, and at most ReadIdle.
+	// sent on it; default the smaller of 5 s and ReadIdle.
 	AnswerWithin time.Duration
 	// SendWithin is how long written data may wait for the connection to take it. After that the
 	// connection is given up, so that no request is sent late.

@@ -208,7 +208,12 @@ func (p *Pool) untried(group string) (n int) {
 const fewUntried = 3
 
 // maxUntried is how many new connections a group may try at once.
-func (p *Pool) maxUntried() int { return max(p.proven(), fewUntried) }
+func (p *Pool) maxUntried() int {
+	if proven := p.proven(); proven > 0 {
+		return max(proven, maxNew)
+	}
+	return fewUntried
+}
 
 // proven counts the connections that have answered.
 func (p *Pool) proven() (n int) {
