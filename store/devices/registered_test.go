@@ -81,6 +81,39 @@ func TestW3_RegisteredAtKeepsWhatAPushServiceSaid(t *testing.T) {
 }
 
 // W3: a time that is ahead by the difference of two clocks is now, and one that is further ahead is refused.
+// W3: a nightly job that read a token before its phone changed hands does not take it back.
+func TestW3_AnOlderRegistrationTakesNoDevice(t *testing.T) {
+	t.Parallel()
+	eachWorld(t, func(t *testing.T, w *world) {
+		for i, batch := range []bool{false, true} {
+			n, before := 1+i, time.Now().Add(-time.Hour)
+			_, err := putDated(t, w, batch, "alice", n, before)
+			storetest.Must(t, err)
+			mustPut(t, w.store, "bob", token(n))
+			e := entry("alice", n)
+			e.RegisteredAt = new(api.At(before))
+			if batch {
+				_, err = w.store.PutDevices(t.Context(), []api.DeviceEntry{e, entry("carol", 9)}, api.Idempotency{})
+			} else {
+				_, _, err = w.store.PutDevice(t.Context(), "alice", e.Token, &api.DeviceRequest{Platform: e.Platform, Topic: e.Topic, Environment: e.Environment, RegisteredAt: e.RegisteredAt})
+			}
+			storetest.Must(t, err)
+			if g := mustGuard(t, w, token(n)); !g.Reaches("bob") {
+				t.Errorf("batch %v: the guard says %+v", batch, g)
+			}
+			for user, want := range map[string]int{"alice": 0, "bob": n} {
+				if list, err := w.store.Devices(t.Context(), user); err != nil || len(list.Items) != want {
+					t.Errorf("batch %v: %s has %+v, %v", batch, user, list, err)
+				}
+			}
+			if _, err := putDated(t, w, batch, "alice", n, time.Now().Add(time.Minute)); err != nil { // she has it again
+				t.Error(err)
+			}
+			mustPut(t, w.store, "bob", token(n))
+		}
+	})
+}
+
 func TestW3_RegisteredAtIsNotInTheFuture(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {

@@ -116,11 +116,14 @@ func (db *DB) putDevices(ctx context.Context, tx *sqlx.Tx, list []deviceRow, own
 	added, saved := make([]deviceRow, 0, len(list)), make([]deviceRow, 0, len(old))
 	for i := range list {
 		r := &list[i]
-		if had, known := old[r.Token]; known {
+		switch had, known := old[r.Token]; {
+		case !known:
+			added = append(added, *r)
+		case r.before(had):
+			*r = had
+		default:
 			r.over(had)
 			saved = append(saved, *r)
-		} else {
-			added = append(added, *r)
 		}
 	}
 	// If another writer was faster, its rows are not touched, because their users are not locked.

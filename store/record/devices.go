@@ -151,6 +151,12 @@ func (r *deviceRow) date(at *api.Time, field string) []api.FieldError {
 	return nil
 }
 
+// before tells whether the device registered for this user before it did for the one on record, to whom it
+// belongs since.
+func (r *deviceRow) before(had deviceRow) bool {
+	return r.dated && had.User != r.User && had.DroppedAt == nil && r.RegisteredAt <= had.RegisteredAt
+}
+
 // over is the row of a device that is registered again. Each registration has a later time than the one before.
 // The state stays if the push service spoke of the device after it registered.
 func (r *deviceRow) over(had deviceRow) {
