@@ -19,7 +19,7 @@ import (
 // deadline, FANFARE_REQUEST_TIMEOUT, for the work between reading and writing.
 const (
 	headerTimeout = 5 * time.Second   // to send the head of a request
-	readTimeout   = 30 * time.Second  // to send a whole request: 4 MiB at 140 KB/s
+	readTimeout   = 30 * time.Second  // to send a whole request; a body has FANFARE_REQUEST_TIMEOUT
 	writeTimeout  = 30 * time.Second  // to read a response, in addition to the request's deadline
 	idleTimeout   = 120 * time.Second // between requests; longer than load balancers keep connections
 	maxHeader     = 32 << 10

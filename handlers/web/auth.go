@@ -90,7 +90,7 @@ func (s *Server) spend(info *requestInfo, rt *Route, h http.Header) error {
 // the quota of messages unless this one refuses.
 func (s *Server) spendBytes(info *requestInfo, n int, h http.Header) error {
 	quota := http.Header{}
-	err := s.messageBytes.take(info.user.ID, n, info.started, quota)
+	err := s.messageBytes.take(info.user.ID, n, time.Now(), quota) // the body may have taken long
 	if err != nil {
 		maps.Copy(h, quota)
 	}

@@ -24,8 +24,8 @@ type RateLimit struct {
 	Burst int
 }
 
-// maxBurst keeps the time in which a bucket fills within a time.Duration.
-const maxBurst = 1_000_000
+// maxRate bounds both numbers of a rate, and longestFill the time in which a bucket fills.
+const maxRate, longestFill = 1_000_000_000, 200 * 365 * 24 * time.Hour
 
 // UnmarshalText reads the form of FANFARE_RATE_LIMIT: "500/s", "100/m", "5000/h", and with a burst
 // "20/s:100"; "" and "off" are no limit.
@@ -39,13 +39,13 @@ func (l *RateLimit) UnmarshalText(text []byte) error {
 	count, unit, _ := strings.Cut(requests, "/")
 	n, err := strconv.Atoi(count)
 	window := map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour}[unit]
-	if err != nil || n < 1 || n > 1_000_000_000 || window == 0 {
+	if err != nil || n < 1 || n > maxRate || window == 0 {
 		return fmt.Errorf("%q is not a rate such as 500/s, 100/m, 5000/h or 20/s:100", s)
 	}
 	most := 0
 	if hasBurst {
-		if most, err = strconv.Atoi(burst); err != nil || most < 1 || most > maxBurst {
-			return fmt.Errorf("%q has a burst that is not a number from 1 to %d", s, maxBurst)
+		if most, err = strconv.Atoi(burst); err != nil || most < 1 || most > maxRate || float64(most)/float64(n)*float64(window) > float64(longestFill) {
+			return fmt.Errorf("%q has a burst that is not a number from 1 to what the rate gives in 200 years, at most %d", s, maxRate)
 		}
 	}
 	*l = RateLimit{Requests: n, Window: window, Burst: most}

@@ -94,7 +94,7 @@ func TestU5_BurstOfUsers(t *testing.T) {
 
 func TestRatesAreRead(t *testing.T) {
 	t.Parallel()
-	for _, good := range []string{"500/s", "1/h", "1000000000/m", "20/s:100", "5/s:1", "1/h:1000000", "off"} {
+	for _, good := range []string{"500/s", "1/h", "1000000000/m", "20/s:100", "5/s:1", "1/h:1000000", "16777216/h:4194304", "off"} {
 		var l RateLimit
 		if err := l.UnmarshalText([]byte(good)); err != nil || l.String() != good {
 			t.Errorf("%s: %v, %v", good, l, err)
@@ -103,7 +103,7 @@ func TestRatesAreRead(t *testing.T) {
 			t.Errorf("%s: a bucket fills in %v", good, r.period)
 		}
 	}
-	for _, bad := range []string{"20", "20/d", "0/s", "-1/s", "20/s:", "20/s:0", "20/s:-5", "20/s:1000001", "20/s:x", "20:100", "20/s:5:5", "off:5"} {
+	for _, bad := range []string{"20", "20/d", "0/s", "-1/s", "20/s:", "20/s:0", "20/s:-5", "20/s:1000000001", "1/h:1000000000", "20/s:x", "20:100", "20/s:5:5", "off:5"} {
 		if err := new(RateLimit).UnmarshalText([]byte(bad)); err == nil {
 			t.Errorf("%s is accepted", bad)
 		}

@@ -91,8 +91,7 @@ func reason(err error) string {
 // request's context or with s.streams.closing.
 func (s *Server) unhurried(next http.HandlerFunc) http.HandlerFunc {
 	return s.streams.open.around(func(w http.ResponseWriter, r *http.Request) {
-		control := http.NewResponseController(w)
-		if err := errors.Join(control.SetReadDeadline(time.Time{}), control.SetWriteDeadline(time.Time{})); err != nil {
+		if err := errors.Join(liftReads(w, r), http.NewResponseController(w).SetWriteDeadline(time.Time{})); err != nil {
 			fail(w, r, fmt.Errorf("lift the time-outs of a stream: %w", err))
 			return
 		}
@@ -100,14 +99,22 @@ func (s *Server) unhurried(next http.HandlerFunc) http.HandlerFunc {
 	})
 }
 
+// liftReads takes the time-out from reads of a request without a body. A body that is announced and does not come
+// keeps limitBody's: net/http reads it before the answer's head is written.
+func liftReads(w http.ResponseWriter, r *http.Request) error {
+	if r.ContentLength != 0 {
+		return nil
+	}
+	return http.NewResponseController(w).SetReadDeadline(time.Time{})
+}
+
 // polled runs next like any request. If the parameter asks to wait, it runs next like a stream,
 // without the request's deadline.
 func (s *Server) polled(parameter string, next http.HandlerFunc) http.HandlerFunc {
 	bounded := s.bounded(next)
 	waiting := s.streams.polls.around(func(w http.ResponseWriter, r *http.Request) {
-		control := http.NewResponseController(w)
 		answered := time.Now().Add(api.MaxPollWait + 2*s.o.RequestTimeout + slowAfter)
-		if err := errors.Join(control.SetReadDeadline(time.Time{}), control.SetWriteDeadline(answered)); err != nil {
+		if err := errors.Join(liftReads(w, r), http.NewResponseController(w).SetWriteDeadline(answered)); err != nil {
 			fail(w, r, err)
 			return
 		}
