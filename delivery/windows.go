@@ -303,7 +303,10 @@ func (s *windows) check() {
 
 // note records an answer.
 func (a *window) note(now time.Time, took time.Duration) {
-	if now.Sub(a.since) > leastFor {
+	switch passed := now.Sub(a.since); {
+	case passed > 2*leastFor:
+		a.since, a.least = now, [2]time.Duration{}
+	case passed > leastFor:
 		a.since, a.least = now, [2]time.Duration{0, a.least[0]}
 	}
 	if a.least[0] == 0 || took < a.least[0] {

@@ -160,6 +160,13 @@ func (t *appTable) next(c *configuration, o *Options) (*appTable, error) {
 			n.named[appKey{a.topic, a.env}] = t.keep(a.topic, a.env, l, o)
 		}
 	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for key, a := range t.met { // a topic that has delivered stays one that has
+		if general := n.any[key.env]; general != nil && general.link == a.link && n.named[key] == nil {
+			n.met[key] = a
+		}
+	}
 	return n, nil
 }
 

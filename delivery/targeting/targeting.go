@@ -294,7 +294,7 @@ func (t *Targeting) mayGoOn(ctx context.Context, p *page) bool {
 	return false
 }
 
-// wait defers an event or a part of which nothing has begun; an older one waits longer.
+// wait defers an event or a part that cannot begin, or go on, now; an older one waits longer.
 func (t *Targeting) wait(p *page, least time.Duration, why string) {
 	wait := min(max(least, p.c.Now.Sub(p.c.EnqueuedAt)/waitShare), partWaitMost)
 	p.c.Finish(queue.Result{Outcome: queue.Defer, Delay: delivery.Jitter(wait), Untouched: true, Reason: why})

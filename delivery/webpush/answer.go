@@ -109,7 +109,7 @@ func readApple(a *transport.Answer, body []byte) {
 	case appleToken, appleHeader:
 		a.Outcome, a.Reason, a.Spare = transport.PauseApp, doc.Reason, false
 	case appleOtherKey:
-		a.Outcome, a.Reason = transport.SuspectDevice, doc.Reason
+		a.Outcome, a.Reason, a.Spare = transport.SuspectDevice, doc.Reason, false
 	}
 }
 

@@ -233,6 +233,9 @@ func (s *Store) Issue(user string, r *api.TokenRequest, by *api.Key) (*api.Token
 			expires = end.Truncate(time.Second)
 		}
 	}
+	if expires.Unix() <= issued {
+		return nil, api.Errorf(api.CodeUnauthorized, "the API key ends within this second")
+	}
 	claims["exp"] = expires.Unix()
 	payload, err := json.Marshal(claims, json.Deterministic(true))
 	if err != nil {

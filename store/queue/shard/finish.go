@@ -20,7 +20,7 @@ const (
 
 // refusedTries is how often in a row Redis may refuse a call with results or marks.
 // Then this process gives up its lease on the shard: all of its jobs there start again
-// after the lease has ended, and a job that makes scripts fail is soon run alone.
+// after the lease has ended, and a job that makes scripts fail soon runs without others.
 const refusedTries = 3
 
 // Names of the outcomes in the finishing script.

@@ -189,7 +189,8 @@ func (m *maintainer) runIsolated(ctx context.Context, letter string) {
 	select {
 	case p.isolating <- struct{}{}:
 	default:
-		return // some run already; the next look finds the rest
+		m.w.WakeMaintainer(lookAfter) // some run already
+		return
 	}
 	began := time.Now()
 	ran := m.oneGroup(ctx, letter)

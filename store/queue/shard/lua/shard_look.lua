@@ -1,6 +1,6 @@
 -- A regular look at a shard, in bounded steps: renews the session that looks, lets
 -- delayed jobs start, puts back what ended sessions and blocking reads left, drops old
--- dead letters, counts new ones, and drops parts of time that no report is listed under
+-- dead letters, and drops parts of time that no report is listed under
 -- any more.
 -- KEYS: 1 the shard's records, 2 a key that never exists
 -- ARGV: 1 session, 2 lease in ms, 3 1 it holds jobs or 0, 4 retention of tombstones in
