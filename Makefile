@@ -15,7 +15,7 @@ SEED ?=
 # compiled: as .ci/test.sh does it, so that nothing is compiled twice.
 FAULTS = ^Test(AMasterAndItsReplicaStayAway|WritesAreBackWithTheReplica|SQLOrAPNsStaysAway|AFullRedisDrainsWhenAPNsHeals|FaultsOfLinks)$$
 CLOCKS = ^TestClocksThatAreWrong$$
-CAPACITY = ^Test(BacklogDrains|OneUserEventDuringAFanOut|RedisNearMaxmemory|HostileClients|IdleStreamsMemory|MemoryOfAOneDeviceEvent)$$
+CAPACITY = ^Test(BacklogDrains|OneUserEventDuringAFanOut|W17_AMixedAudienceWhileFCMHangs|RedisNearMaxmemory|HostileClients|IdleStreamsMemory|MemoryOfAOneDeviceEvent)$$
 COMPILED = GOFLAGS="$(GOFLAGS) -gcflags=modernc.org/...=-race=false -gcflags=github.com/yuin/gopher-lua/...=-race=false"
 
 .DEFAULT_GOAL := help

@@ -82,7 +82,13 @@ func (s *soak) strike(all []trouble) {
 	for i := range all {
 		order = append(order, i)
 	}
-	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(all[a].lasts, all[b].lasts) })
+	last := func(i int) time.Duration {
+		if all[i].what == slotMoves {
+			return time.Hour
+		}
+		return all[i].lasts
+	}
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(last(a), last(b)) })
 	for _, i := range order {
 		<-time.After(time.Until(s.faults[from+i].from.Add(all[i].lasts)))
 		all[i].end()

@@ -94,13 +94,16 @@ func redisOfMasters(t *testing.T) soakRedis {
 
 func (m masters) reach(testing.TB) (*storetest.Proxy, string) { return nil, m.cluster.URL() }
 
+// slotMoves is a fault that ends by itself, when what hinders it has ended.
+const slotMoves = "a slot moves"
+
 func (m masters) faults(s *soak, r *rand.Rand, _ int, lasts time.Duration) []trouble {
 	n, to := r.IntN(mastersNumber), 1+r.IntN(mastersNumber-1)
 	master, replica := m.cluster.Nodes[n], m.cluster.Nodes[n+mastersNumber]
 	target := m.cluster.Nodes[(n+to)%mastersNumber]
 	lonely := trouble{"a master misses its replica and refuses writes", allSlots, true, 2 * lasts, replica.Kill, replica.Restart}
 	done := make(chan struct{})
-	move := trouble{"a slot moves", allSlots, true, 0, func() { go func() { defer close(done); m.move(s, master, target) }() }, func() { <-done }}
+	move := trouble{slotMoves, allSlots, true, 0, func() { go func() { defer close(done); m.move(s, master, target) }() }, func() { <-done }}
 	return []trouble{
 		lonely, lonely, lonely, move, move, move, move,
 		{"kill -9 of a master", allSlots, true, lasts, func() { s.redisKills.Add(1); master.Kill() }, func() { m.restart(s, master) }},
