@@ -16,7 +16,7 @@ import (
 // Not parallel: it measures (make capacity).
 func TestW17_AMixedAudienceWhileFCMHangs(t *testing.T) {
 	const most, mostMemory = 1.2, 100 << 20
-	n, redis, database := storetest.Sized(500_000, 10_000), storetest.Redis(t), storetest.MySQL(t)
+	n, redis, database := storetest.Sized(500_000, 50_000), storetest.Redis(t), storetest.MySQL(t)
 	a := androidFiles(t)
 	p := mustServeShipped(t, append(a.vars(), "FANFARE_REDIS_URL="+redis.URL(), "FANFARE_DATABASE_URL="+database, "FANFARE_LOG_LEVEL=error")...)
 	mustInsert(t, database, "contacts (owner, contact, relationship, version, deleted, created_at, updated_at)", 2*n, func(i int) string {
