@@ -30,9 +30,9 @@ const (
 // OneHop is an event, or a part of one, with few notifications, which are sent by the process that
 // targeted it. Nothing is stored between targeting and sending. One result at the end of the event
 // records all notifications. Until then each notification that has ended is a mark of the event.
-// Of events that a process has claimed before only parts go in one hop. A process that takes over any
-// other event stores the notifications without a mark as jobs. The ids are the same in both cases, so
-// that a notification that both processes sent can be recognized as the same.
+// An event that a process has claimed before goes in two hops: an earlier process may have stored a notification as
+// a job without a mark, and a job is not stored twice. The ids are the same in both cases, so that a notification
+// that both processes sent can be recognized as the same. Only a part that is Settled goes in one hop again.
 type OneHop struct {
 	Claim     *queue.Claimed
 	Job       *events.Job
@@ -165,7 +165,14 @@ func (d *Delivery) sendSome(ctx context.Context, e *OneHop, works []work, shares
 		}
 	}
 	e.to, e.left = to, len(now)
-	e.undone = &queue.Result{Outcome: queue.Defer, Delay: Jitter(togetherFor), Reason: WindowFull}
+	next := *e.Job
+	next.Settled = e.Claim.Fence
+	payload, err := next.Encode()
+	if err != nil {
+		e.GiveBack(shares)
+		return
+	}
+	e.undone = &queue.Result{Outcome: queue.Defer, Delay: Jitter(togetherFor), Reason: WindowFull, Payload: payload}
 	e.begin()
 	d.beginAll(ctx, now)
 }

@@ -1,8 +1,13 @@
 package targeting_test
 
 import (
+	"fmt"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"fanfare/api"
 	"fanfare/delivery/apns/apnstest"
@@ -39,5 +44,34 @@ func TestA15_EndsOfAPartAreRecordedAsTheyCome(t *testing.T) {
 	}
 	if distinct, repeats := p.apns.IDs(); distinct != many || p.apns.Total() != many+1 {
 		t.Errorf("%d devices were reached, %d repeats, %d requests", distinct, repeats, p.apns.Total())
+	}
+}
+
+// TestA15_WhatAPartHasStoredIsNotSentAgain: a device of a part is to be tried again, and Redis stores that as a job,
+// but its answer is lost. The part is claimed again, and the job that nobody knows of is the only request.
+func TestA15_WhatAPartHasStoredIsNotSentAgain(t *testing.T) {
+	t.Parallel()
+	p := setup(t, options{db: storetest.Open(t, storetest.Redis(t).URL()), idle: true, apns: apnstest.Options{TrackIDs: true}})
+	const many = 150 // parts of 100 and of 50
+	p.mustManyDevices(many)
+	p.apns.Script(token(1_000_003), apnstest.Answer{Status: 503, Reason: "ServiceUnavailable"}, apnstest.OK())
+	var lost atomic.Bool
+	storing := func(cmd redis.Cmder) string { // a call that stores notifications
+		if name := storetest.NameOf(cmd); name != "call_enqueue" || !strings.Contains(fmt.Sprint(cmd.Args()...), "{q:notifications") {
+			return ""
+		}
+		return "store"
+	}
+	p.processOn(storetest.FaultyBy(t, p.db, storing, func(_ string, answered bool) error {
+		if answered && lost.CompareAndSwap(false, true) {
+			return storetest.ErrLost
+		}
+		return nil
+	})).start()
+	id := p.mustPost(hello(fans(many)...))
+	p.mustCounts(p.mustEnd(id, api.EventDone), counts{many, many, many, 0, 0})
+	p.first.mustDrain()
+	if distinct, repeats := p.apns.IDs(); distinct != many || repeats > 0 {
+		t.Errorf("%d devices were reached, %d repeats", distinct, repeats)
 	}
 }

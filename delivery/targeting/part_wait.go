@@ -51,7 +51,7 @@ func (r *refusals) of(event string) delivery.Shares {
 // job instead of one job for each of its devices. At the end its notifications expire one by one.
 func (t *Targeting) patient(p *page) bool {
 	at := p.job.Push.ExpiresAt
-	return t.o.Delivery != nil && p.part() && p.c.Now.Sub(p.c.EnqueuedAt) < t.o.MaxAge/2 && (at == 0 || p.c.Clock().UnixMilli() < at)
+	return t.o.Delivery != nil && p.part() && p.settled() && p.c.Now.Sub(p.c.EnqueuedAt) < t.o.MaxAge/2 && (at == 0 || p.c.Clock().UnixMilli() < at)
 }
 
 // refusedAs is the name of the refusals of a part. Parts of an event that were begun wait for other apps than

@@ -182,12 +182,12 @@ func (t *Targeting) recallStored(ctx context.Context, pages []*page) {
 }
 
 // sendAtOnce hands an event to Delivery, which sends it in one hop, if the event has few devices
-// and no process had it before, or if it is a part. The event waits a moment in the process for room in the apps'
+// and nothing of it may be stored without a mark. The event waits a moment in the process for room in the apps'
 // windows. A part without room is given back, so that events with few users go first. The
 // notifications of any other event become jobs. False: the event has to go in two hops.
 func (t *Targeting) sendAtOnce(ctx context.Context, p *page) bool {
 	n, d := len(p.found), t.o.Delivery
-	if d == nil || !p.c.First && !p.part() || len(p.job.Missed) > 0 || p.next != "" || len(p.missed) > 0 || n == 0 || n > delivery.MaxAtOnce {
+	if d == nil || !p.settled() || len(p.job.Missed) > 0 || p.next != "" || len(p.missed) > 0 || n == 0 || n > delivery.MaxAtOnce {
 		return false
 	}
 	e := &delivery.OneHop{
@@ -199,6 +199,9 @@ func (t *Targeting) sendAtOnce(ctx context.Context, p *page) bool {
 	}
 	return d.SendAtOnce(ctx, e, p.found)
 }
+
+// settled tells that no notification of the event was ever begun, or that each one that was has a mark.
+func (p *page) settled() bool { return p.c.First || p.c.After(p.job.Settled) }
 
 // giveBack gives back a part whose apps' windows were full.
 func (t *Targeting) giveBack(p *page, shares delivery.Shares) {

@@ -48,6 +48,9 @@ type Job struct {
 	Missed []string `json:"missed,omitempty"`
 	// Sent counts the notifications of the pages before Cursor that have ended.
 	Sent Sent `json:"sent,omitzero"`
+	// Settled is the fence of the claim that sent some of a part's notifications and left none of them without a
+	// mark. 0: no claim did.
+	Settled int64 `json:"settled,omitempty"`
 
 	variants render.Variants
 	here     time.Time // when this process accepted it; zero: it comes out of the queue

@@ -39,6 +39,7 @@ func (j *Job) Encode() ([]byte, error) {
 		if !j.Sent.none() {
 			t.value("sent", j.Sent)
 		}
+		t.number("settled", j.Settled)
 	})
 	if t.err != nil {
 		return nil, fmt.Errorf("encode event: %w", t.err)
