@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"golang.org/x/net/http2"
@@ -55,10 +56,12 @@ func (r *Result) Get(name string) string {
 
 // Call is one request on a connection.
 type Call struct {
-	conn  *Conn
-	owner Owner
-	body  []byte
-	check func() bool
+	conn   *Conn
+	owner  Owner
+	body   []byte
+	check  func() bool
+	path   string
+	fields []Field
 
 	// Guarded by the connection's lock.
 	id      uint32
@@ -66,7 +69,6 @@ type Call struct {
 	checked bool  // check returned true, and the call has not waited since
 	sent    int   // bytes of body that were buffered for sending
 	window  int64 // the peer's flow-control window for it
-	waits   bool  // is in the connection's blocked list
 	over    error // Cancel was called
 	// endsAt is the position in the connection's output after the last byte of the request; 0 until
 	// the request is buffered completely. While it is above out.taken, the peer cannot have the request.
@@ -80,40 +82,49 @@ type Call struct {
 type Owner interface{ Answered(r *Result) }
 
 // NewCall makes a call whose body is data, which must not change any more. If check is set, it is
-// asked when the call starts, and again before the last of the body is buffered if the call had to
-// wait; false withholds the request. It must be quick and must not call the connection.
+// asked right before the request is sent, and again before the last of the body is sent if the call had to
+// wait for the peer; false withholds the request. It must be quick and must not call the connection.
 func (c *Conn) NewCall(data []byte, check func() bool, owner Owner) *Call {
 	return &Call{conn: c, body: data, check: check, owner: owner}
 }
 
-// Start sends a POST with the call's body. It is used once. Its owner may be told
-// the result before it returns.
+// Start sends a POST with the call's body, once the calls before it have left and the system takes more. It is used
+// once. Its owner may be told the result before it returns.
 func (call *Call) Start(path string, fields []Field) {
 	c := call.conn
 	c.mu.Lock()
 	defer c.unlockAndNotify()
-	if err := c.refuses(call, path, fields); err != nil {
+	if c.err != nil {
+		c.end(call, unprocessed(c.err))
+		return
+	}
+	call.path, call.fields = path, fields
+	c.ready = append(c.ready, call)
+	c.out.wakeWriter()
+}
+
+// begin buffers as much of a request as the peer takes. mu is held.
+func (c *Conn) begin(call *Call) {
+	if err := c.refuses(call); err != nil {
 		c.end(call, err)
 		return
 	}
 	call.id, call.window = c.nextID, c.perCall
 	c.nextID += 2
 	c.calls[call.id] = call
-	c.writeHeaders(call, path, fields)
+	c.writeHeaders(call)
 	c.pump(call)
 }
 
 // refuses returns an error if a call cannot begin.
-func (c *Conn) refuses(call *Call, path string, fields []Field) error {
-	size := len(path) + len(c.pool.o.Host) + 256
-	for i := range fields {
-		size += int(fields[i].Size())
+func (c *Conn) refuses(call *Call) error {
+	size := len(call.path) + len(c.pool.o.Host) + 256
+	for i := range call.fields {
+		size += int(call.fields[i].Size())
 	}
 	switch {
 	case call.over != nil:
 		return unprocessed(call.over)
-	case c.err != nil:
-		return unprocessed(c.err)
 	case c.gone.Load():
 		return unprocessed(errConnGone)
 	case c.nextID > maxStreamID:
@@ -135,15 +146,14 @@ func (call *Call) may() bool {
 	return call.checked
 }
 
-// writeHeaders buffers the HEADERS frame. mu is held, because header blocks must be sent in the
-// order in which they were encoded.
-func (c *Conn) writeHeaders(call *Call, path string, fields []Field) {
+// writeHeaders buffers the HEADERS frame.
+func (c *Conn) writeHeaders(call *Call) {
 	c.block.Reset()
 	c.field(Field{Name: ":method", Value: http.MethodPost})
 	c.field(Field{Name: ":scheme", Value: "https"})
 	c.field(Field{Name: ":authority", Value: c.pool.o.Host})
-	c.field(Field{Name: ":path", Value: path, Sensitive: !c.pool.o.OnePath})
-	for _, f := range fields {
+	c.field(Field{Name: ":path", Value: call.path, Sensitive: !c.pool.o.OnePath})
+	for _, f := range call.fields {
 		c.field(f)
 	}
 	_ = c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: call.id, BlockFragment: c.block.Bytes(), EndHeaders: true})
@@ -159,6 +169,9 @@ func (call *Call) Cancel(err error) {
 	call.over = err
 	if c.under(call) {
 		c.reset(call, call.lost(err))
+	} else if i := slices.Index(c.ready, call); i >= 0 {
+		c.ready = slices.Delete(c.ready, i, i+1)
+		c.end(call, unprocessed(err))
 	}
 }
 

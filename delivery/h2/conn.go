@@ -30,8 +30,7 @@ var (
 	errSilent   = errors.New("the server answers neither data nor PING")
 )
 
-// Conn is one connection. Calls buffer their frames (call.go), one goroutine writes these (write.go),
-// and another goroutine reads what the peer sends (read.go). The connection ends in fail, which also
+// Conn is one connection. One goroutine sends the calls (call.go, write.go), and another goroutine reads what the peer sends (read.go). The connection ends in fail, which also
 // ends all calls that are under way.
 type Conn struct {
 	pool   *Pool
@@ -60,6 +59,7 @@ type Conn struct {
 	enc      *hpack.Encoder // into block
 	block    bytes.Buffer
 	calls    map[uint32]*Call
+	ready    []*Call // calls that the writer takes, in order
 	blocked  []*Call // calls whose bodies wait for a window
 	ended    *Call   // calls that unlockAndNotify tells, linked by next
 	last     *Call   // last call of ended
@@ -102,8 +102,8 @@ func (c *Conn) limit() int {
 	return min(c.peer, MaxStreams)
 }
 
-// begin takes room for a request of a group.
-func (c *Conn) begin(group string) {
+// take takes room for a request of a group.
+func (c *Conn) take(group string) {
 	c.asked()
 	c.inFlight++
 	if !c.proven {
@@ -183,6 +183,12 @@ func (c *Conn) fail(err error) {
 		}
 		c.end(call, call.lost(err))
 	}
+	for _, call := range c.ready {
+		if call.id == 0 {
+			c.end(call, unprocessed(err))
+		}
+	}
+	c.ready = nil
 	c.watch.Stop()
 	close(c.done)
 	ended := c.takeEnded()

@@ -364,59 +364,86 @@ func (p *slowPeer) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// mustBeginSlowly makes a connection to a peer that has begun to take the first call, and takes no more of
-// it. If the machine is so slow that not even the first write begins within the time, it tries again.
-func mustBeginSlowly(t *testing.T, within time.Duration) (c *Conn, slow *slowPeer, first results) {
-	t.Helper()
-	for range 100 {
-		ours, _ := mustPipe(t)
-		slow = &slowPeer{Conn: ours, allow: make(chan struct{}), began: make(chan struct{}, 1)}
-		o := testOptions()
-		o.SendWithin = within
-		raw := &punctual{Conn: slow, opened: time.Now()}
-		c, first = newConn(New("", nil, o), raw, raw), make(results, 1)
-		c.NewCall([]byte("first"), nil, first).Start("/", nil)
-		c.start() // the preface is sent afterwards, which this peer accepts
-		select {
-		case <-slow.began:
-			return c, slow, first
-		case <-first:
-		}
-	}
-	t.Fatal("no write began in time")
-	return nil, nil, nil
-}
-
 // Failure table: no send starts after the end of the lease, not even of data that was buffered when
 // the process was stopped. Data that was never sent is known to be unprocessed.
 func TestHeldUpFramesAreNeverSent(t *testing.T) {
 	t.Parallel()
-	const within = 20 * time.Millisecond
-	c, slow, first := mustBeginSlowly(t, within)
-	second := make(results, 1)
-	c.NewCall([]byte("second"), nil, second).Start("/", nil)
-	storetest.Eventually(t, 30*time.Second, "the second write to be late", func() bool {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		return time.Since(c.out.since) > within
+	p := setup(t, func(o *Options) { o.SendWithin = 20 * time.Millisecond })
+	_, done := p.start([]byte("x"), func() bool {
+		time.Sleep(30 * time.Millisecond) // the process is stopped
+		return true
 	})
-	c.mu.Lock()
-	sent := int64(c.out.taken)
-	c.mu.Unlock()
-	close(slow.allow)
-	if r := second.must(t); !errors.Is(r.Err, errLate) || !errors.Is(r.Err, ErrUnprocessed) {
-		t.Errorf("the late one: %+v", r)
+	_, next := p.start([]byte("x"), nil)
+	for _, r := range []*Result{done.must(t), next.must(t)} {
+		if !errors.Is(r.Err, errLate) || !errors.Is(r.Err, ErrUnprocessed) {
+			t.Errorf("got %+v", r)
+		}
 	}
-	if r := first.must(t); !errors.Is(r.Err, errLate) || errors.Is(r.Err, ErrUnprocessed) {
-		t.Errorf("the one before: %+v", r)
+	if f, err := p.ReadFrame(); err == nil {
+		t.Errorf("%v was sent", f)
 	}
-	if got := slow.taken.Load(); got != sent {
-		t.Errorf("%d bytes were sent, not %d", got, sent)
-	}
-	third := make(results, 1)
-	c.NewCall([]byte("third"), nil, third).Start("/", nil)
-	if r := third.must(t); !errors.Is(r.Err, errLate) {
+	_, late := p.start([]byte("x"), nil)
+	if r := late.must(t); !errors.Is(r.Err, errLate) {
 		t.Errorf("a call after that: %+v", r)
+	}
+}
+
+// P4: on a slow way to the server a burst takes longer than SendWithin. All of it arrives, and each check is asked
+// when the request leaves.
+func TestP4_ABurstOnASlowWay(t *testing.T) {
+	t.Parallel()
+	const calls, size, within = 300, 1000, time.Second
+	ours, theirs := mustPipe(t)
+	_ = theirs.(*net.TCPConn).SetReadBuffer(4 << 10)
+	o := testOptions()
+	o.SendWithin = within
+	raw := newPunctual(ours)
+	c := newConn(New("", nil, o), raw, raw)
+	c.window = calls * size
+	c.start()
+	t.Cleanup(func() { c.fail(ErrClosed) })
+	began, done := time.Now(), make(results, calls)
+	var checked atomic.Int64
+	for range calls {
+		c.NewCall(make([]byte, size), func() bool { checked.Store(int64(time.Since(began))); return true }, done).Start("/", nil)
+	}
+	for got := 0; got < calls*size; { // 100 KB a second
+		n, err := io.ReadFull(theirs, make([]byte, 1<<10))
+		if err != nil {
+			t.Fatalf("after %d bytes: %v", got, err)
+		}
+		got += n
+		time.Sleep(10 * time.Millisecond)
+	}
+	if took := time.Since(began); time.Duration(checked.Load()) < took/2 || took < 2*within {
+		t.Errorf("the last request was checked after %v of %v", time.Duration(checked.Load()), took)
+	}
+	if c.Gone() || len(done) > 0 {
+		t.Errorf("%d calls have ended", len(done))
+	}
+}
+
+// What waits while the server takes nothing can be withdrawn, by its check and by its caller.
+func TestWhatHasNotLeftIsWithdrawn(t *testing.T) {
+	t.Parallel()
+	ours, _ := mustPipe(t)
+	slow := &slowPeer{Conn: ours, allow: make(chan struct{}), began: make(chan struct{}, 1)}
+	raw := newPunctual(slow)
+	c := newConn(New("", nil, testOptions()), raw, raw)
+	c.start()
+	t.Cleanup(func() { c.fail(ErrClosed) })
+	<-slow.began
+	withheld, cancelled := make(results, 1), make(results, 1)
+	c.NewCall([]byte("x"), func() bool { return false }, withheld).Start("/", nil)
+	call := c.NewCall([]byte("x"), nil, cancelled)
+	call.Start("/", nil)
+	call.Cancel(context.Canceled)
+	if r := cancelled.must(t); !errors.Is(r.Err, context.Canceled) || !errors.Is(r.Err, ErrUnprocessed) {
+		t.Errorf("the cancelled one: %+v", r)
+	}
+	close(slow.allow)
+	if r := withheld.must(t); !errors.Is(r.Err, ErrWithheld) {
+		t.Errorf("the other: %+v", r)
 	}
 }
 
@@ -474,7 +501,7 @@ func TestFloodedConnectionEnds(t *testing.T) {
 	ours, theirs := mustPipe(t)
 	slow := &slowPeer{Conn: ours, allow: make(chan struct{}), began: make(chan struct{}, 1)}
 	defer close(slow.allow)
-	raw := &punctual{Conn: slow, opened: time.Now()}
+	raw := newPunctual(slow)
 	c := newConn(New("", nil, testOptions()), raw, raw)
 	c.start()
 	pings := bytes.Repeat([]byte{0, 0, 8, 6, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8}, 10_000)
@@ -500,8 +527,8 @@ func TestP4_AWriteThatIsHeldUpEnds(t *testing.T) {
 		_ = end.(*net.TCPConn).SetReadBuffer(4 << 10)
 	}
 	o := testOptions()
-	o.SendWithin = 200 * time.Millisecond
-	raw := &punctual{Conn: ours, opened: time.Now()}
+	o.SendWithin, o.AnswerWithin = 200*time.Millisecond, 200*time.Millisecond
+	raw := newPunctual(ours)
 	c := newConn(New("", nil, o), raw, raw)
 	const calls, size = 64, 8 << 10
 	c.window = calls * size
@@ -512,7 +539,7 @@ func TestP4_AWriteThatIsHeldUpEnds(t *testing.T) {
 		last = make(results, 1)
 		c.NewCall(make([]byte, size), nil, last).Start("/", nil)
 	}
-	if r := last.must(t); !errors.Is(r.Err, errLate) || !errors.Is(r.Err, ErrUnprocessed) {
+	if r := last.must(t); !errors.Is(r.Err, errLate) && !errors.Is(r.Err, errFull) || !errors.Is(r.Err, ErrUnprocessed) {
 		t.Errorf("the last call: %+v", r)
 	}
 	got, _ := io.Copy(io.Discard, theirs)

@@ -45,15 +45,10 @@ func (p *Pool) dialIfNeeded() {
 		p.dialing++
 		// The dial serves all waiters: it does not end with the first one's context.
 		ctx, cancel := context.WithCancel(context.WithoutCancel(first.Context))
-		go func() {
-			select {
-			case <-p.end:
-			case <-ctx.Done():
-			}
-			cancel()
-		}()
+		closed := context.AfterFunc(p.life, cancel)
 		go func() {
 			defer cancel()
+			defer closed()
 			p.connect(ctx, wait)
 		}()
 	}
@@ -176,7 +171,7 @@ func (p *Pool) dial(ctx context.Context) (*Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("dial %s: %w", p.o.Name, err)
 	}
-	raw := &punctual{Conn: dialled, opened: time.Now()}
+	raw := newPunctual(dialled)
 	conn := tls.Client(raw, p.tls)
 	if err := handshake(ctx, conn); err != nil {
 		_ = raw.Close()

@@ -8,7 +8,7 @@
 // the server may have processed a call that failed (call.go). No goroutine waits for any of these: a
 // method of the owner is called instead.
 //
-// Each connection has two goroutines (conn.go). One sends the frames of all calls, many with one
-// write, within the windows of the peer (write.go). The other reads what the peer sends (read.go).
+// Each connection has two goroutines (conn.go). One sends the calls, many with one write, when the system has
+// room for them and within the windows of the peer (write.go). The other reads what the peer sends (read.go).
 // Frames and HPACK come from x/net/http2.
 package h2

@@ -39,7 +39,7 @@ func setup(t testing.TB, change func(*Options)) *peer {
 	if change != nil {
 		change(&o)
 	}
-	raw := &punctual{Conn: ours, opened: time.Now()}
+	raw := newPunctual(ours)
 	p := &peer{t: t, raw: theirs, conn: newConn(New("", nil, o), raw, raw)}
 	p.conn.start()
 	t.Cleanup(func() { p.conn.fail(ErrClosed) })

@@ -3,6 +3,7 @@ package h2
 import (
 	"cmp"
 	"container/list"
+	"context"
 	"crypto/tls"
 	"errors"
 	"log/slog"
@@ -45,7 +46,7 @@ type Options struct {
 	// AnswerWithin is how long a connection may answer none of its requests before no more of them are
 	// sent on it; default the smaller of 5 s and ReadIdle.
 	AnswerWithin time.Duration
-	// SendWithin is how long written data may wait for the connection to take it. After that the
+	// SendWithin is how long a request may wait for the connection to take it after its check. After that the
 	// connection is given up, so that no request is sent late.
 	SendWithin time.Duration
 	// Conns is how many connections take requests at once, default MaxConns.
@@ -84,11 +85,12 @@ type Pool struct {
 	conns  []*Conn
 	ending map[*Conn]struct{}
 	// waiters are served in the order they came.
-	waiters    list.List     // of *Waiter
-	told, last *Waiter       // waiters that unlockAndNotify tells, linked by next
-	dialing    int           // dials under way
-	end        chan struct{} // closed by Close, which ends the dials
-	failures   int           // dials and useless connections in a row
+	waiters    list.List       // of *Waiter
+	told, last *Waiter         // waiters that unlockAndNotify tells, linked by next
+	dialing    int             // dials under way
+	life       context.Context // ends by Close, and with it the dials
+	close      context.CancelFunc
+	failures   int // dials and useless connections in a row
 	retryAt    time.Time
 	retrying   bool  // a dispatch is scheduled for retryAt
 	err        error // of the last dial or useless connection since the last answer
@@ -100,9 +102,9 @@ type Pool struct {
 func New(addr string, cfg *tls.Config, o Options) *Pool {
 	o.IdleAfter, o.Conns = cmp.Or(o.IdleAfter, defaultIdleAfter), cmp.Or(o.Conns, MaxConns)
 	o.AnswerWithin = cmp.Or(o.AnswerWithin, min(o.ReadIdle, answerWithin))
-	return &Pool{
-		addr: addr, tls: cfg, o: o, ending: make(map[*Conn]struct{}), end: make(chan struct{}), patience: o.AnswerWithin,
-	}
+	p := &Pool{addr: addr, tls: cfg, o: o, ending: make(map[*Conn]struct{}), patience: o.AnswerWithin}
+	p.life, p.close = context.WithCancel(context.Background())
+	return p
 }
 
 // lower applies a lower limit of the peer before it is acknowledged.
@@ -180,10 +182,8 @@ func (p *Pool) endIfIdle(c *Conn) {
 func (p *Pool) Close() {
 	p.mu.Lock()
 	defer p.unlockAndNotify()
-	if !p.closed {
-		close(p.end)
-	}
 	p.closed = true
+	p.close()
 	p.failWaiters(ErrClosed)
 	for _, c := range slices.Clone(p.conns) {
 		p.retire(c, nil)

@@ -232,7 +232,7 @@ func (p *Pool) hasRoom() bool {
 
 // give gives a waiter room on a connection.
 func (p *Pool) give(w *Waiter, c *Conn) {
-	c.begin(w.Group)
+	c.take(w.Group)
 	p.tell(w, c, nil)
 }
 

@@ -5,54 +5,65 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"slices"
 	"sync/atomic"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 var (
 	errLate    = errors.New("held up before it was sent")
 	errFlooded = errors.New("the server asks for more than it takes")
+	errFull    = errors.New("the server takes nothing more")
 )
 
 const (
-	// maxUnsent is how many bytes may wait to be sent. Beyond that the peer makes the connection answer
-	// and does not read, and the connection ends. All requests that may be under way take less.
-	maxUnsent = 16 << 20
+	// maxUnsent is how many bytes may wait for the next write. Beyond that the peer makes the connection answer
+	// and does not read, and the connection ends.
+	maxUnsent = 1 << 20
 	maxKept   = 1 << 20 // of a buffer between two writes
+	// maxWrite is how many bytes of requests are gathered for one write.
+	maxWrite = 8 << 10
+	// maxInSystem is how many bytes the system may hold and not have sent. It takes no more before half of
+	// them are left, which leaves room for a whole write and the rest of its last request.
+	maxInSystem = 4 * maxWrite
 )
 
-// gather holds the frames that were written and not yet sent. Frames that calls write while a TLS
-// record is being sent are sent together, in one record and with one system call.
+// gather holds the frames of the next write.
 type gather struct {
 	bytes []byte
 	spare []byte
-	since time.Time // when the first of bytes was written
-	taken uint64    // bytes that were handed to TLS
+	taken uint64 // bytes that were handed to TLS
 	wake  chan struct{}
 }
 
 // Write implements io.Writer for the framer. The connection's lock is held.
 func (g *gather) Write(p []byte) (int, error) {
 	if len(g.bytes) == 0 {
-		g.since = time.Now()
-		select {
-		case g.wake <- struct{}{}:
-		default:
-		}
+		g.wakeWriter()
 	}
 	g.bytes = append(g.bytes, p...)
 	return len(p), nil
 }
 
-// take returns the bytes to send, and the time since which they have waited.
-func (g *gather) take() ([]byte, time.Time) {
+func (g *gather) wakeWriter() {
+	select {
+	case g.wake <- struct{}{}:
+	default:
+	}
+}
+
+// take returns the bytes to send.
+func (g *gather) take() []byte {
 	p := g.bytes
 	g.bytes, g.spare = g.spare[:0], p
 	if cap(p) > maxKept {
 		g.spare = nil
 	}
 	g.taken += uint64(len(p))
-	return p, g.since
+	return p
 }
 
 // punctual is the connection below TLS. It refuses data that is written too late. It checks the
@@ -61,7 +72,38 @@ func (g *gather) take() ([]byte, time.Time) {
 type punctual struct {
 	net.Conn
 	opened time.Time
-	until  atomic.Int64 // ns after opened; 0: no limit
+	until  atomic.Int64    // ns after opened; 0: no limit
+	system syscall.RawConn // nil: not a connection of the system
+}
+
+func newPunctual(conn net.Conn) *punctual {
+	c := &punctual{Conn: conn, opened: time.Now()}
+	if s, ok := conn.(syscall.Conn); ok {
+		if c.system, _ = s.SyscallConn(); c.system != nil {
+			_ = c.system.Control(func(fd uintptr) {
+				_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, maxInSystem)
+			})
+		}
+	}
+	return c
+}
+
+// awaitRoom waits until the system takes maxWrite bytes at once, at most for a time.
+func (c *punctual) awaitRoom(most time.Duration) error {
+	if c.system == nil {
+		return nil
+	}
+	room := false
+	look := func(fd uintptr) bool {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}, 0)
+		room = n > 0 || err != nil && !errors.Is(err, unix.EINTR) // of another error the write tells
+		return room
+	}
+	if err := c.system.Control(func(fd uintptr) { look(fd) }); room || err != nil {
+		return err
+	}
+	_ = c.SetWriteDeadline(time.Now().Add(most))
+	return c.system.Write(look)
 }
 
 // Write implements net.Conn.
@@ -79,25 +121,33 @@ func (c *punctual) Write(p []byte) (int, error) {
 // end is where in the connection's bytes the newest frame ends.
 func (g *gather) end() uint64 { return g.taken + uint64(len(g.bytes)) }
 
-// write is the connection's writer goroutine. If data has waited too long, the connection ends and the
-// data is not sent: a process that was stopped for a while must not send requests whose leases have
+// write is the connection's writer goroutine. Requests are buffered when the system has room for them, because their
+// checks are asked then: on a long or slow way to the server a burst of them waits for seconds. If a write takes too long
+// all the same, the connection ends: a process that was stopped for a while must not send requests whose leases have
 // ended.
 func (c *Conn) write() {
 	defer c.conn.Close()
-	for {
-		select {
-		case <-c.done:
+	for more := false; ; {
+		if !more {
+			select {
+			case <-c.done:
+				return
+			case <-c.out.wake:
+			}
+		}
+		if err := c.raw.awaitRoom(c.pool.o.AnswerWithin); err != nil {
+			c.fail(errFull)
 			return
-		case <-c.out.wake:
 		}
 		runtime.Gosched() // calls that are about to begin join this write
+		until := time.Now().Add(c.pool.o.SendWithin)
 		c.mu.Lock()
-		p, since := c.out.take()
-		c.mu.Unlock()
+		more = c.fill()
+		p := c.out.take()
+		c.unlockAndNotify()
 		if len(p) == 0 {
 			continue
 		}
-		until := since.Add(c.pool.o.SendWithin)
 		c.raw.until.Store(until.Sub(c.raw.opened).Nanoseconds())
 		_ = c.raw.SetWriteDeadline(until)
 		if n, err := c.conn.Write(p); err != nil {
@@ -112,8 +162,23 @@ func (c *Conn) write() {
 	}
 }
 
+// fill buffers calls for the next write, and tells whether some are left. mu is held here and in what follows.
+func (c *Conn) fill() (more bool) {
+	n := 0
+	for ; n < len(c.ready) && len(c.out.bytes) < maxWrite; n++ {
+		switch call := c.ready[n]; {
+		case call.id == 0:
+			c.begin(call)
+		case c.under(call):
+			c.pump(call)
+		}
+	}
+	c.ready = slices.Delete(c.ready, 0, n)
+	return len(c.ready) > 0
+}
+
 // pump buffers as much of a body for sending as the peer's windows take. Before the last of it,
-// the check is asked again if the call had to wait. mu is held here and in what follows.
+// the check is asked again if the call had to wait.
 func (c *Conn) pump(call *Call) {
 	for {
 		rest := call.body[call.sent:]
@@ -141,20 +206,13 @@ func (c *Conn) pump(call *Call) {
 // wait lets a body wait for a window.
 func (c *Conn) wait(call *Call) {
 	call.checked = false
-	if !call.waits {
-		call.waits = true
-		c.blocked = append(c.blocked, call)
-	}
+	c.blocked = append(c.blocked, call)
 }
 
 // unblock resumes the waiting bodies after a window grew.
 func (c *Conn) unblock() {
-	blocked := c.blocked
-	c.blocked = nil
-	for _, call := range blocked {
-		call.waits = false
-		if c.under(call) {
-			c.pump(call)
-		}
+	if len(c.blocked) > 0 {
+		c.ready, c.blocked = append(c.blocked, c.ready...), nil
+		c.out.wakeWriter()
 	}
 }
