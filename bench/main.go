@@ -43,8 +43,10 @@ type options struct {
 }
 
 func main() {
-	// All signals that end a program by default, so that the child processes are ended as well.
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
+	// Signals that end a program by default, so that the child processes are ended as well. Who is notified of
+	// SIGPIPE is so of each socket whose peer has gone, and these are no reason to end.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	signal.Ignore(syscall.SIGPIPE)
 	err := attempt(func() {
 		if len(os.Args) > 2 && os.Args[1] == "child" {
 			child(ctx, os.Args[2], os.Args[3:])
