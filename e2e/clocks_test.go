@@ -2,11 +2,11 @@ package e2e
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -76,13 +76,15 @@ func mustBuildShifted(t testing.TB) string {
 	return shifted.must(t, []string{"CGO_ENABLED=0"}, "-overlay="+overlay)
 }
 
+// shiftVars set a clock that is wrong, with jumps only at times.
+func shiftVars(shift, jumps time.Duration) []string {
+	return []string{"CLOCK_SHIFT_SECONDS=" + strconv.Itoa(int(shift.Seconds())), "CLOCK_JUMPS_EVERY_MS=" + strconv.Itoa(int(jumps.Milliseconds()))}
+}
+
 // mustServeShifted starts a server whose clock is wrong. With jumps it is wrong only at times.
 func mustServeShifted(t testing.TB, shift, jumps time.Duration, vars ...string) *program {
 	t.Helper()
-	addr := fmt.Sprintf("127.0.0.1:%d", storetest.FreePort(t))
-	p := launchPath(t, mustBuildShifted(t), t.TempDir(), nil, append(vars, "FANFARE_ADDR="+addr,
-		"CLOCK_SHIFT_SECONDS="+strconv.Itoa(int(shift.Seconds())), "CLOCK_JUMPS_EVERY_MS="+strconv.Itoa(int(jumps.Milliseconds())))...)
-	p.base = "http://" + addr
+	p := launchServerPath(t, mustBuildShifted(t), t.TempDir(), slices.Concat(vars, shiftVars(shift, jumps))...)
 	p.awaitReady()
 	return p
 }

@@ -9,6 +9,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"fmt"
+	"math"
 	"math/big"
 	"net"
 	"net/http"
@@ -87,7 +88,7 @@ func mustCertificate(t testing.TB, dir string, serial int64) {
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: "fanfare"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Duration(serial) * time.Hour),
 	}
 	cert, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
@@ -105,14 +106,18 @@ func mustCertificate(t testing.TB, dir string, serial int64) {
 }
 
 // Configuration, FANFARE_TLS_CERT_FILE: HTTPS with HTTP/2. SIGHUP loads a new certificate without a
-// restart.
+// restart, and the metric shows when the one that is used ends.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	mustCertificate(t, dir, 1)
 	addr := fmt.Sprintf("127.0.0.1:%d", storetest.FreePort(t))
-	vars := []string{"FANFARE_ADDR=" + addr, "FANFARE_TLS_CERT_FILE=" + filepath.Join(dir, "cert.pem"), "FANFARE_TLS_KEY_FILE=" + filepath.Join(dir, "key.pem")}
+	private := fmt.Sprintf("127.0.0.1:%d", storetest.FreePort(t))
+	vars := []string{"FANFARE_ADDR=" + addr, "FANFARE_METRICS_ADDR=" + private,
+		"FANFARE_TLS_CERT_FILE=" + filepath.Join(dir, "cert.pem"), "FANFARE_TLS_KEY_FILE=" + filepath.Join(dir, "key.pem")}
 	p := launch(t, dir, nil, vars...)
+	p.base = "http://" + private
+	ends := func() float64 { return p.figure(`fanfare_certificate_expires_timestamp_seconds{certificate="tls"}`) }
 	ask := func() (serial int64, proto string) {
 		own := &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 		defer own.CloseIdleConnections()
@@ -142,12 +147,16 @@ func TestTLS(t *testing.T) {
 			t.Errorf("%s with TLS 1.2: %v, taken must be %v", tls.CipherSuiteName(suite), err, taken)
 		}
 	}
+	first := ends()
 	mustCertificate(t, dir, 2)
 	_ = p.cmd.Process.Signal(syscall.SIGHUP)
 	storetest.Eventually(t, 5*time.Second, "the new certificate", func() bool {
 		serial, _ := ask()
 		return serial == 2
 	})
+	if now := float64(time.Now().Unix()); math.Abs(first-now-3600) > 600 || math.Abs(ends()-now-2*3600) > 600 {
+		t.Errorf("at %v the certificates end at %v and %v", now, first, ends())
+	}
 }
 
 // Every phase of a request has a time-out: a client that never ends its head is disconnected after

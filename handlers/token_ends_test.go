@@ -18,7 +18,7 @@ import (
 	"fanfare/store/usertokens"
 )
 
-// tokenWorld is a server with a chat of bob, who has a token of a key in the file.
+// tokenWorld is a server with a chat that bob is in. Bob's token is signed with a key in the keys file.
 type tokenWorld struct {
 	*world
 	tokens *usertokens.Store

@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -229,6 +230,47 @@ func TestA6_ConnectionsWithoutNeedAreClosed(t *testing.T) {
 	}
 	if p.failures > 0 {
 		t.Errorf("the end of connections without need counts as %d failures", p.failures)
+	}
+}
+
+// TestA6_OneConnectionThenEight: thousands of requests wait for a server without connections. One is opened, and until it
+// has answered one request nothing else is. Then eight are opened at once, and all requests get their turn.
+func TestA6_OneConnectionThenEight(t *testing.T) {
+	t.Parallel()
+	const requests = 5000 // the server takes 250 on each connection
+	var dials atomic.Int64
+	goOn := make(chan struct{})
+	_, p := mustServe(t, echo, func(o *Options) {
+		o.FirstAlone, o.CheckAddress = true, func(netip.AddrPort) error {
+			if dials.Add(1) > 1 {
+				<-goOn
+			}
+			return nil
+		}
+	})
+	got := make(grants, requests)
+	for range requests {
+		p.Acquire(&Waiter{Group: "group", Context: t.Context(), Owner: got})
+	}
+	first := <-got
+	storetest.Must(t, first.err)
+	p.mu.Lock()
+	if dials.Load() != 1 || p.dialing > 0 || len(got) > 0 {
+		t.Errorf("%d dials, %d under way, %d requests beside the first one", dials.Load(), p.dialing, len(got))
+	}
+	p.mu.Unlock()
+	p.Release(first.conn, Answered)
+	storetest.Eventually(t, 20*time.Second, "eight dials at once", func() bool { return dials.Load() == 1+maxNew })
+	p.mu.Lock()
+	if p.dialing != maxNew {
+		t.Errorf("%d dials are under way", p.dialing)
+	}
+	p.mu.Unlock()
+	close(goOn)
+	for range requests - 1 {
+		one := <-got
+		storetest.Must(t, one.err)
+		p.Release(one.conn, Answered)
 	}
 }
 

@@ -209,8 +209,8 @@ func (p *progress) numbers() (all [ofAll + 5*len(OtherPlatforms) + 2]*int64) {
 }
 
 // text is the letter of the state and the type, which has no blank, followed by the counts up to
-// the last one that is not 0, each after a blank. A count of 0 is an empty text. The reasons of
-// failed notifications follow, and then what is known.
+// the last one that is not 0, each after a blank. A count of 0 is an empty text. Then come the reasons of
+// failed notifications with their counts, and what appendKnown adds.
 func (p *progress) text() string {
 	b := make([]byte, 0, compact)
 	b = append(append(b, p.state), p.typ...)

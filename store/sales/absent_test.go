@@ -91,7 +91,7 @@ func TestS11_ASaleThatIsMadeIsThereAtOnce(t *testing.T) {
 	})
 }
 
-// S11: what is remembered is bounded, and does not last.
+// S11: only so many absent sales are remembered, and each for a second.
 func TestS11_AbsenceIsForgotten(t *testing.T) {
 	t.Parallel()
 	m := newCache(true)

@@ -73,7 +73,7 @@
 //	opened      when a load ended before which Redis may have lost something
 //	compared    when orders on record were last read again after it
 //	used        when somebody reserved last
-//	erased      set once a user who had reserved was taken out of the ledger
+//	erased      set when the first user is taken out of the ledger, because that user is erased
 //	moves       counts transfers that left or arrived
 //	returns     counts the times at which units were put back on sale
 //	owes        set while a sku may be oversold

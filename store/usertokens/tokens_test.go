@@ -468,7 +468,7 @@ func TestU1_AReplacedKeyEndsItsTokens(t *testing.T) {
 	}
 }
 
-// U1: what is kept of a token does not tell the secret of an oct key.
+// U1: the secret of an oct key cannot be found out from what is kept of its tokens.
 func TestU1_APrintTellsNoSecret(t *testing.T) {
 	t.Parallel()
 	s, pairs, _ := setup(t)

@@ -22,7 +22,7 @@ for i, entry in ipairs(from <= to and redis.call('LRANGE', LOG, from - c.head, t
     local bare = at .. ' ' .. other .. ' '
     redis.call('ZREM', DUE, '') -- the first write: no full Redis refuses it, nor the writes after it
     redis.call('LSET', LOG, id - c.head, bare)
-    c.bytes = c.bytes - weigh({ entry })
+    c.bytes = c.bytes and c.bytes - weigh({ entry })
     tell(channel, c.epoch .. ' ' .. int(id) .. ' ' .. bare)
     changed = changed + 1
   end

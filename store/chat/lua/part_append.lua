@@ -49,6 +49,15 @@ local function leading(senders)
   return #senders
 end
 
+-- weigh_log counts the bytes of the whole log.
+local function weigh_log()
+  local bytes, step = 0, 100
+  for from = 0, call('LLEN', LOG) - 1, step do
+    bytes = bytes + weigh(call('LRANGE', LOG, from, from + step - 1))
+  end
+  return bytes
+end
+
 -- append adds messages to a chat whose meta was read. The messages are in the form of the
 -- log, with a list of their senders. It publishes them on a channel and records whether to
 -- push them. If the sender of the first one had acknowledged all earlier messages (acked),
@@ -62,7 +71,7 @@ local function append(c, entries, senders, acked, channel, push)
   local ttl, put_off = at - c.now + AGE + MARGIN, math.floor(c.at / half) ~= math.floor(at / half)
   local length = call('RPUSH', LOG, unpack(entries))
   see(c, length - count)
-  c.bytes = c.bytes + weigh(entries)
+  c.bytes = c.bytes and c.bytes + weigh(entries) or weigh_log()
   if push then mark_due(c) end
   if put_off or length == count then call('PEXPIRE', LOG, ttl) end
   local moved = acked == c.last and leading(senders) or 0

@@ -8,7 +8,7 @@
 -- meta is "<epoch> <last id> <first id that readers see> <time of the last message in ms>
 -- <made at in ms> <message up to which pushes are done, while some are due> <run of the
 -- server that has the last message> <epoch before this run> <last id that this run
--- found> <bytes of the log's texts and data>", with '-' for a missing value.
+-- found> <bytes of the log's texts and data, which the next message counts if they are missing>", with '-' for a missing value.
 local call, match, max = redis.call, string.match, math.max
 local MOST, BYTES, AGE, RUN = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
 local OWN = 5 -- where a script's own arguments begin
@@ -78,15 +78,6 @@ local function weigh(entries)
   return bytes
 end
 
--- weigh_log counts the bytes of the whole log, for a meta that does not have them.
-local function weigh_log()
-  local bytes, step = 0, 100
-  for from = 0, call('LLEN', LOG) - 1, step do
-    bytes = bytes + weigh(call('LRANGE', LOG, from, from + step - 1))
-  end
-  return bytes
-end
-
 -- meta reads the chat's meta, unless it is given; nil if there is no chat.
 local FORM = '^(%S+) (%d+) (%d+) (%d+) (%d+) (%S+) (%S+) ?(%S*) ?(%d*) ?(%d*)$' -- the last three may be missing
 local function meta(text)
@@ -94,7 +85,7 @@ local function meta(text)
   if not text then return nil end
   local epoch, last, first, at, made, pushed, run, was, since, bytes = match(text, FORM)
   return { epoch = epoch, last = 0 + last, first = 0 + first, at = 0 + at, made = 0 + made, pushed = tonumber(pushed), run = run,
-    was = was ~= '' and was or '-', since = tonumber(since) or 0, bytes = tonumber(bytes) or weigh_log(), now = now_ms(), head = false }
+    was = was ~= '' and was or '-', since = tonumber(since) or 0, bytes = tonumber(bytes), now = now_ms(), head = false }
 end
 
 -- see computes which messages of a log of the given length readers see: the log has every

@@ -10,7 +10,7 @@ local HIDDEN_EACH, HEAVY_EACH = 32, 100
 -- pop removes the n oldest messages of the log, and returns them.
 local function pop(c, n)
   local gone = call('LPOP', LOG, n)
-  c.head, c.bytes = c.head + n, c.bytes - weigh(gone)
+  c.head, c.bytes = c.head + n, c.bytes and c.bytes - weigh(gone)
   return gone
 end
 
@@ -31,9 +31,10 @@ end
 -- Messages that still have to be pushed stay, until the log is twice as large.
 local function trim_limits(c, added)
   for i = 1, HEAVY_EACH * max(added, 1) do
+    local bytes = c.bytes or 0
     local hidden = c.head < c.first and i <= HIDDEN_EACH * max(added, 1)
-    local heavy = c.bytes > BYTES and c.head < c.last and i <= HEAVY_EACH * added
-    local due = c.pushed and c.head > c.pushed and c.last - c.head < 2 * MOST + 1000 and c.bytes <= 2 * BYTES
+    local heavy = bytes > BYTES and c.head < c.last and i <= HEAVY_EACH * added
+    local due = c.pushed and c.head > c.pushed and c.last - c.head < 2 * MOST + 1000 and bytes <= 2 * BYTES
     if due or not (hidden or heavy) then break end
     local id = c.head
     call('ZREM', own_of(match(pop(c, 1)[1], '^%d+ (%S+) ')), id)
@@ -46,7 +47,7 @@ end
 local unwritten
 local function store(c)
   local text = c.epoch .. ' ' .. int(c.last) .. ' ' .. int(c.first) .. ' ' .. int(c.at) .. ' ' .. int(c.made) .. ' ' ..
-    (c.pushed and int(c.pushed) or '-') .. ' ' .. c.run .. ' ' .. (c.was or '-') .. ' ' .. int(c.since or 0) .. ' ' .. int(c.bytes or 0)
+    (c.pushed and int(c.pushed) or '-') .. ' ' .. c.run .. ' ' .. (c.was or '-') .. ' ' .. int(c.since or 0) .. ' ' .. (c.bytes and int(c.bytes) or '')
   if not unwritten then return call('SET', META, text) end
   local n = #unwritten + 1
   unwritten[n], unwritten[n + 1] = META, text
