@@ -17,6 +17,6 @@ type Setting struct {
 	Name string `json:"name" example:"FANFARE_SHARDS"`
 	// Value is its value in force. Passwords in it are masked.
 	Value string `json:"value" example:"8"`
-	// Set tells whether the value is another one than the default.
+	// Set reports whether the value is another one than the default.
 	Set bool `json:"set"`
 }

@@ -42,7 +42,7 @@ type User struct {
 	MadeBy string
 }
 
-// Allows tells whether the user's token has a scope.
+// Allows reports whether the user's token has a scope.
 func (u *User) Allows(need UserScope) bool { return slices.Contains(u.Scopes, need) }
 
 // TokenRequest is the body of POST /v1/users/{user}/tokens.

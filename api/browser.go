@@ -69,7 +69,7 @@ func (o PushOrigins) Unlisted(field, endpoint string) []FieldError {
 	return []FieldError{{Field: field, Rule: "origin", Message: "is at a push service to which this server does not send"}}
 }
 
-// validPoint tells whether a text is an uncompressed point on P-256 in base64url.
+// validPoint reports whether a text is an uncompressed point on P-256 in base64url.
 func validPoint(s string) bool {
 	b, ok := decodeKey(s)
 	if !ok {
@@ -79,7 +79,7 @@ func validPoint(s string) bool {
 	return err == nil
 }
 
-// validAuth tells whether a text is 16 bytes in base64url.
+// validAuth reports whether a text is 16 bytes in base64url.
 func validAuth(s string) bool {
 	b, ok := decodeKey(s)
 	return ok && len(b) == 16

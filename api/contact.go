@@ -39,7 +39,7 @@ const (
 	VisiblePrivate  Visibility = "private"
 )
 
-// Shows tells whether a viewer may see an upload. r is what the viewer is to the owner; "" means that
+// Shows reports whether a viewer may see an upload. r is what the viewer is to the owner; "" means that
 // the viewer is not a contact of the owner.
 func (v Visibility) Shows(r Relationship) bool {
 	switch v {
@@ -56,7 +56,7 @@ func (v Visibility) Shows(r Relationship) bool {
 	return false
 }
 
-// Widens tells whether changing old to v lets someone see the upload who could not see it before.
+// Widens reports whether changing old to v lets someone see the upload who could not see it before.
 func (v Visibility) Widens(old Visibility) bool {
 	for _, r := range []Relationship{"", RelationContact, RelationFriend, RelationFamily} {
 		if v.Shows(r) && !old.Shows(r) {

@@ -92,7 +92,7 @@ func environmentRule(platform string, e Environment) string {
 	return ""
 }
 
-// ofPlatform tells whether a token has the form of a platform (W1). It accepts tokens without any known
+// ofPlatform reports whether a token has the form of a platform (W1). It accepts tokens without any known
 // form and unknown platforms, because other rules report these.
 func ofPlatform(token, platform string) bool {
 	_, of := ParseToken(token)

@@ -231,7 +231,7 @@ func CodeOf(err error) Code {
 	return CodeInternal
 }
 
-// Passing tells whether an error is temporary: a dependency of the call was out of reach or
+// Passing reports whether an error is temporary: a dependency of the call was out of reach or
 // overloaded.
 func Passing(err error) bool {
 	switch CodeOf(err) {

@@ -2,7 +2,7 @@ package api
 
 import "strings"
 
-// ValidIdentifier tells whether s may be an identifier chosen by a client: 1 to MaxIdentifier bytes of
+// ValidIdentifier reports whether s may be an identifier chosen by a client: 1 to MaxIdentifier bytes of
 // A-Z a-z 0-9 . _ : @ -, but neither . nor .., which clients and proxies remove from a path. An
 // identifier has no braces, so it cannot move a Redis key to another slot.
 func ValidIdentifier(s string) bool {
@@ -17,7 +17,7 @@ func ValidIdentifier(s string) bool {
 	return true
 }
 
-// ValidObject tells whether s may be the object of an event: an identifier or a ChatObject.
+// ValidObject reports whether s may be the object of an event: an identifier or a ChatObject.
 func ValidObject(s string) bool {
 	return ValidIdentifier(s) || ValidIdentifier(strings.TrimPrefix(s, chatObject))
 }
@@ -30,7 +30,7 @@ func identifierByte(c byte) bool {
 	return strings.IndexByte("._:@-", c) >= 0
 }
 
-// ValidLocale tells whether s is a language, perhaps with a region, such as de or de-AT: parts of letters
+// ValidLocale reports whether s is a language, perhaps with a region, such as de or de-AT: parts of letters
 // and digits with hyphens between them, the first of 2 to 8 letters, the others of 1 to 8 bytes.
 func ValidLocale(s string) bool {
 	for i, part := range strings.Split(s, "-") {
@@ -70,7 +70,7 @@ const tokenHash = 43
 
 const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
-// consistsOf tells whether a text has only digits and these other bytes.
+// consistsOf reports whether a text has only digits and these other bytes.
 func consistsOf(s, others string) bool {
 	for i := range len(s) {
 		if (s[i] < '0' || s[i] > '9') && strings.IndexByte(others, s[i]) < 0 {

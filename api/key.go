@@ -15,7 +15,7 @@ type Key struct {
 	RevokedAt *Time   `json:"revoked_at,omitempty" swaggertype:"string" format:"date-time"`
 }
 
-// Allows tells whether the key covers a scope.
+// Allows reports whether the key covers a scope.
 func (k *Key) Allows(need Scope) bool {
 	for _, s := range k.Scopes {
 		if s.Covers(need) {

@@ -23,7 +23,7 @@ type Match struct {
 	Absent bool
 }
 
-// Holds tells whether the condition allows a change of what is at this version. 0: there is nothing.
+// Holds reports whether the condition allows a change of what is at this version. 0: there is nothing.
 func (m Match) Holds(version int64) bool {
 	switch {
 	case m.Absent:

@@ -69,7 +69,7 @@ func ParseEndpoint(s string) (host, path string, ok bool) {
 	return host, u.RequestURI(), true
 }
 
-// isHostName tells whether a host in lower case is a name with a dot, and no address.
+// isHostName reports whether a host in lower case is a name with a dot, and no address.
 func isHostName(host string) bool {
 	labels := strings.Split(host, ".")
 	for _, label := range labels {
@@ -93,7 +93,7 @@ var KnownPushOrigins = PushOrigins{"fcm.googleapis.com", "*.push.services.mozill
 const OtherOrigin = "other"
 
 // Of returns the entry of the list that a host belongs to, OtherOrigin if that is only "*" or none.
-// listed tells whether fanfare sends to it. APNs itself, whose names are below that of Apple's push service for
+// listed reports whether fanfare sends to it. APNs itself, whose names are below that of Apple's push service for
 // browsers, is on no list.
 func (o PushOrigins) Of(host string) (origin string, listed bool) {
 	if strings.HasPrefix(host, "api.") && strings.HasSuffix(host, ".push.apple.com") {

@@ -64,7 +64,7 @@ var allSuffixes = slices.Collect(maps.Values(topicSuffixes))
 // TopicSuffix is what a topic of APNs ends with that takes this push type; "" for none.
 func (p PushType) TopicSuffix() string { return topicSuffixes[p] }
 
-// Takes tells whether APNs takes this push type for a topic.
+// Takes reports whether APNs takes this push type for a topic.
 func (p PushType) Takes(topic string) bool {
 	if suffix := topicSuffixes[p]; suffix != "" {
 		return strings.HasSuffix(topic, suffix)

@@ -24,7 +24,7 @@ const (
 // Scopes lists every scope in the order in which documents show them.
 var Scopes = []Scope{ScopePush, ScopePushAll, ScopeContacts, ScopeChat, ScopeSales, ScopeSalesBuy, ScopeTokens, ScopeUsersErase, ScopeOpsRead, ScopeOps, ScopeAdmin}
 
-// Covers tells whether a key with scope s may make calls that need other.
+// Covers reports whether a key with scope s may make calls that need other.
 func (s Scope) Covers(other Scope) bool {
 	return s == ScopeAdmin || s == other || (s == ScopeSales && other == ScopeSalesBuy) || (s == ScopeOps && other == ScopeOpsRead)
 }

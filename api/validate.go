@@ -136,7 +136,7 @@ func textRule(valid func(string) bool) func(string) func(string) bool {
 	return func(string) func(string) bool { return valid }
 }
 
-// printable tells whether s has no control characters.
+// printable reports whether s has no control characters.
 func printable(s string) bool {
 	for i := range len(s) {
 		if s[i] < ' ' || s[i] == 0x7f {
@@ -146,7 +146,7 @@ func printable(s string) bool {
 	return true
 }
 
-// validText tells whether s may be a message's text.
+// validText reports whether s may be a message's text.
 func validText(s string) bool {
 	n := utf8.RuneCountInString(s)
 	return n >= 1 && n <= MaxMessageText
@@ -200,7 +200,7 @@ func eventRules(to reporter, e *EventRequest) {
 	}
 }
 
-// dataFits tells whether a map of strings has at most so many bytes as JSON. It is encoded only if it
+// dataFits reports whether a map of strings has at most so many bytes as JSON. It is encoded only if it
 // could have more when every byte is escaped.
 func dataFits(v reflect.Value, most int) bool {
 	data, ok := v.Interface().(map[string]string)

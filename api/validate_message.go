@@ -78,7 +78,7 @@ func verb(f validator.FieldError) string {
 	return "be"
 }
 
-// counted tells whether a field's items are counted rather than its bytes: lists, and maps of
+// counted reports whether a field's items are counted rather than its bytes: lists, and maps of
 // numbers or of structs.
 func counted(f validator.FieldError) bool {
 	switch f.Kind() {

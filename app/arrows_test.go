@@ -25,7 +25,7 @@ type source struct {
 	set  *token.FileSet
 }
 
-// testOnly tells whether a package is only for tests and benchmarks, such as the stand-in beside each
+// testOnly reports whether a package is only for tests and benchmarks, such as the stand-in beside each
 // sender.
 func testOnly(pkg string) bool {
 	return slices.Contains([]string{
@@ -33,7 +33,7 @@ func testOnly(pkg string) bool {
 	}, pkg)
 }
 
-// test tells whether the file is compiled for tests only.
+// test reports whether the file is compiled for tests only.
 func (s source) test() bool { return strings.HasSuffix(s.path, "_test.go") || testOnly(s.pkg) }
 
 // imports lists the imports of the file.
@@ -93,7 +93,7 @@ func parseModule(root string) (out []source, err error) {
 	return out, err
 }
 
-// within tells whether a package is in a directory or below it.
+// within reports whether a package is in a directory or below it.
 func within(pkg, dir string) bool { return pkg == dir || strings.HasPrefix(pkg, dir+"/") }
 
 // floor is the level of a package. Imports go from higher floors to lower ones.
@@ -144,7 +144,7 @@ func deliveryFloor(pkg string) int {
 	return 2
 }
 
-// allowed tells whether a production file of one package may import another.
+// allowed reports whether a production file of one package may import another.
 func allowed(from, to string) bool {
 	switch {
 	case to == "e2e" || to == ".":
@@ -339,10 +339,10 @@ func TestHouseRules(t *testing.T) {
 	}
 }
 
-// generated tells whether a file says that a tool wrote it.
+// generated reports whether a file says that a tool wrote it.
 func generated(s source) bool { return ast.IsGenerated(s.file) }
 
-// lua tells whether a string literal is a Redis script.
+// lua reports whether a string literal is a Redis script.
 func lua(literal string) bool {
 	for _, sign := range []string{"redis." + "call(", "redis." + "pcall(", "KEYS" + "[1]", "ARGV" + "[1]"} {
 		if strings.Contains(literal, sign) {

@@ -47,7 +47,7 @@ func withoutArguments(name string, do action) command {
 	}
 }
 
-// wantsHelp tells whether help was asked for, anywhere on the line.
+// wantsHelp reports whether help was asked for, anywhere on the line.
 func wantsHelp(args []string) bool {
 	return len(args) > 0 && (args[0] == "help" || slices.ContainsFunc(args, func(arg string) bool {
 		return arg == "--help" || arg == "-help" || arg == "-h"

@@ -105,13 +105,13 @@ const (
 // allRoles lists every role.
 func allRoles() []string { return []string{roleAPI, roleTargeting, roleDelivery, roleJobs} }
 
-// has tells whether this process plays a role.
+// has reports whether this process plays a role.
 func (c *config) has(role string) bool { return slices.Contains(c.Roles, role) }
 
-// embedded tells whether Redis lives in this process.
+// embedded reports whether Redis lives in this process.
 func (c *config) embedded() bool { return c.RedisURL == "" || c.RedisURL == "embedded" }
 
-// sends tells whether there are credentials. Without them, notifications are only logged.
+// sends reports whether there are credentials. Without them, notifications are only logged.
 func (c *config) sends() bool { return c.APNsKeyFile != "" || c.AppsFile != "" }
 
 // appsFileVariable names the apps file.

@@ -107,13 +107,13 @@ func checkHostPort(name, addr string) problems {
 	return nil
 }
 
-// loopback tells whether only this machine can reach the server.
+// loopback reports whether only this machine can reach the server.
 func (c *config) loopback() bool { return loopback(c.Addr) }
 
-// showsProfiles tells whether pprof may be reachable from other machines.
+// showsProfiles reports whether pprof may be reachable from other machines.
 func (c *config) showsProfiles() bool { return c.MetricsAddr != "" && !loopback(c.MetricsAddr) }
 
-// loopback tells whether only this machine can reach an address. A name other than
+// loopback reports whether only this machine can reach an address. A name other than
 // localhost counts as reachable from outside.
 func loopback(addr string) bool {
 	host, _, err := net.SplitHostPort(addr)

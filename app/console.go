@@ -42,7 +42,7 @@ func asOperator(ctx context.Context, key string) context.Context {
 	return context.WithValue(web.AsKey(ctx, key), forOperators{}, true)
 }
 
-// hidesConsole tells whether this process has no console at a path.
+// hidesConsole reports whether this process has no console at a path.
 func (a *app) hidesConsole(path string) bool {
 	return (a.config.Console == console.Off || !a.config.has(roleAPI)) && (path == "/console" || strings.HasPrefix(path, "/console/"))
 }

@@ -103,7 +103,7 @@ func (a *app) eraseJobs(ctx context.Context, o *record.Operation) (erasure.Found
 	return erasure.Found{Removed: map[string]int64{erasedDeadLetters: dead}, Busy: busy}, err
 }
 
-// hasValue tells whether a flat JSON object has a text as a value.
+// hasValue reports whether a flat JSON object has a text as a value.
 func hasValue(object []byte, text string) bool {
 	if !bytes.Contains(object, []byte(text)) {
 		return false

@@ -53,7 +53,7 @@ func (c *config) lockFile() string {
 	return file + ".lock"
 }
 
-// needsHold tells whether others must be locked out: with a real Redis and a database server any
+// needsHold reports whether others must be locked out: with a real Redis and a database server any
 // number of processes work together.
 func (c *config) needsHold() bool {
 	return c.embedded() || strings.HasPrefix(c.DatabaseURL, "sqlite:")

@@ -229,7 +229,7 @@ func plainDurations(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// terminal tells whether the output goes to a terminal, so that a person probably reads it.
+// terminal reports whether the output goes to a terminal, so that a person probably reads it.
 func terminal(w io.Writer) bool {
 	file, ok := w.(*os.File)
 	if !ok {

@@ -70,7 +70,7 @@ func senderSettings(c *config, log *slog.Logger) exchange.Settings {
 	return exchange.Settings{SendWithin: min(c.NotificationLease/2, sendWithin), Logger: log}
 }
 
-// sendsTo tells whether this process has an app of a platform.
+// sendsTo reports whether this process has an app of a platform.
 func (a *app) sendsTo(p api.Platform) bool {
 	senders, _ := a.sender.(transport.Senders)
 	sender, ok := senders[p].(interface{ HasApps() bool })

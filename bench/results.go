@@ -27,7 +27,7 @@ type row struct {
 	figure, against float64
 }
 
-// hasRatio tells whether the goal is about the ratio.
+// hasRatio reports whether the goal is about the ratio.
 func (r *row) hasRatio() bool {
 	return r.baseline != "" && (r.unit == "" || !strings.HasSuffix(r.goal, r.unit))
 }

@@ -37,7 +37,7 @@ type Options struct {
 	Routes http.Handler
 	As     func(ctx context.Context, key string) context.Context
 
-	// HasKeys tells whether an API key was ever made; until then everybody who reaches the server may
+	// HasKeys reports whether an API key was ever made; until then everybody who reaches the server may
 	// use the console. FindKey finds a valid key by its id, and KeyID is the id of a whole key.
 	HasKeys func() bool
 	FindKey func(id string) (*api.Key, error)
@@ -111,7 +111,7 @@ func (c *console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.protected.ServeHTTP(w, r)
 }
 
-// secure tells whether the visitor's browser came over TLS.
+// secure reports whether the visitor's browser came over TLS.
 func (c *console) secure(r *http.Request) bool {
 	if c.o.PublicURL != nil {
 		return c.o.PublicURL.Scheme == "https"

@@ -42,7 +42,7 @@ func (v *visit) event() error {
 	return v.page("event", "Event "+report.ID, refresh, report)
 }
 
-// over tells whether an event cannot be cancelled any more.
+// over reports whether an event cannot be cancelled any more.
 func over(state api.EventState) bool {
 	return state == api.EventDone || state == api.EventExpired || state == api.EventCancelled
 }

@@ -184,8 +184,8 @@ func (v *visit) log(action, key string) {
 	v.c.o.Logger.InfoContext(v.r.Context(), "change", "action", action, "target", key, "key", key, "request_id", v.w.Header().Get("X-Request-Id"))
 }
 
-// may tells whether the visitor's key has a scope.
+// may reports whether the visitor's key has a scope.
 func (v *visit) may(need api.Scope) bool { return v.in && (v.key == nil || v.key.Allows(need)) }
 
-// mayChange tells whether the visitor may also use forms that need the scope.
+// mayChange reports whether the visitor may also use forms that need the scope.
 func (v *visit) mayChange(need api.Scope) bool { return v.may(need) && v.c.o.Mode != Read }

@@ -66,7 +66,7 @@ type frame struct {
 	Title string
 	// Root leads from the page to the console's own folder, such as "../../".
 	Root string
-	// In tells whether the visitor may see data, Open whether the server has no keys, and ReadOnly
+	// In reports whether the visitor may see data, Open whether the server has no keys, and ReadOnly
 	// whether nothing can be changed.
 	In, Open, ReadOnly bool
 	Key                *api.Key
@@ -80,7 +80,7 @@ type frame struct {
 	Once string
 	// Ops, Push, Sales and Admin tell which forms the visitor may use.
 	Ops, Push, Sales, Admin bool
-	// Users tells whether the visitor may see events and users, which needs push.
+	// Users reports whether the visitor may see events and users, which needs push.
 	Users bool
 	Data  any
 }

@@ -26,7 +26,7 @@ func actorMark(actor string) string {
 
 // Erase takes a user out of the notifications that were there when an operation began. Notifications
 // to the user's devices lose their content and end as device_gone, and those of events that the user
-// caused end as expired. Dead letters of both kinds are deleted. It counts both, and tells whether
+// caused end as expired. Dead letters of both kinds are deleted. It counts both, and reports whether
 // notifications are left that a process is working on.
 func (d *Delivery) Erase(ctx context.Context, o *record.Operation) (notifications, dead int64, busy bool, err error) {
 	x := &erasing{o: o, actor: actorMark(o.Subject)}

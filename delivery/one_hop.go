@@ -62,16 +62,16 @@ type Recipient struct {
 // Shares are the numbers of devices, by app, for which an event needs room in the apps' windows.
 type Shares []share
 
-// Fits tells whether a part of a large audience with these shares would have room for one of them now.
+// Fits reports whether a part of a large audience with these shares would have room for one of them now.
 func (d *Delivery) Fits(s Shares) bool { return d.windows.fits(true, s...) }
 
-// Hangs tells whether one of the shares' apps has stopped answering.
+// Hangs reports whether one of the shares' apps has stopped answering.
 func (d *Delivery) Hangs(s Shares) bool { return d.windows.hang(s) }
 
 // id is the event's id.
 func (e *OneHop) id() string { return e.Job.Event(e.Claim.ID) }
 
-// part tells whether this is a part of a large audience.
+// part reports whether this is a part of a large audience.
 func (e *OneHop) part() bool { return e.Job.Of != "" }
 
 // SendAtOnce sends an event's notifications now, or lets the event wait in the process until its

@@ -34,7 +34,7 @@ func (d *Delivery) ProbeNow() {
 	}
 }
 
-// maySend tells whether a notification may be sent to its app now. A paused app gets one per
+// maySend reports whether a notification may be sent to its app now. A paused app gets one per
 // interval in the whole cluster.
 func (d *Delivery) maySend(ctx context.Context, w *work) bool {
 	if d.pauses.app(ctx, w.app).State != apps.Paused {
@@ -91,7 +91,7 @@ func (d *Delivery) resume(ctx context.Context, w *work, a transport.Answer) {
 	d.wake(w.app)
 }
 
-// accepts tells whether an answer proves that the app is configured correctly. A bad token
+// accepts reports whether an answer proves that the app is configured correctly. A bad token
 // proves it, too, unless bad tokens were the reason of the pause.
 func accepts(a transport.Answer, pausedFor string) bool {
 	switch a.Outcome {
@@ -262,7 +262,7 @@ func (d *Delivery) watchParked(ctx context.Context) error {
 	}
 }
 
-// bringBack moves back as many notifications as a shard may hold, and tells whether there may be more.
+// bringBack moves back as many notifications as a shard may hold, and reports whether there may be more.
 // If the app was paused again in the meantime, the process that claims them parks them again.
 func (d *Delivery) bringBack(ctx context.Context, p queue.ParkedName) (more bool) {
 	for range unparkDeep / unparkStep {

@@ -71,7 +71,7 @@ func (p *pauses) last(name string) apps.App {
 	return p.apps[name]
 }
 
-// somePaused tells whether an app is paused, as far as this process knows.
+// somePaused reports whether an app is paused, as far as this process knows.
 func (p *pauses) somePaused() bool {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
@@ -83,7 +83,7 @@ func (p *pauses) somePaused() bool {
 	return false
 }
 
-// runs tells whether an app is known not to be paused. It is false while Redis
+// runs reports whether an app is known not to be paused. It is false while Redis
 // can't be asked.
 func (p *pauses) runs(ctx context.Context, name string) bool {
 	if running, fresh := p.running(name); fresh {
@@ -94,7 +94,7 @@ func (p *pauses) runs(ctx context.Context, name string) bool {
 	return running && fresh
 }
 
-// running tells whether the view has the app running, and whether the view was read recently.
+// running reports whether the view has the app running, and whether the view was read recently.
 func (p *pauses) running(name string) (running, fresh bool) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()

@@ -54,7 +54,7 @@ func (d *Delivery) handle(ctx context.Context, w *work) {
 // redactedReason is why a notification of a message fails whose text was removed.
 const redactedReason = "redacted"
 
-// stopped tells whether a notification is not to be sent any more, and how it ends then: its event was
+// stopped reports whether a notification is not to be sent any more, and how it ends then: its event was
 // cancelled, or it is about a message of a chat that was redacted. unsure says that this is not known, because
 // the views of this process are too old.
 func (d *Delivery) stopped(w *work) (r queue.Result, is, unsure bool) {
@@ -79,7 +79,7 @@ func (d *Delivery) place(w *work) events.Place {
 	return d.o.Events.PlaceOfNotifications(w.claimed.Shard)
 }
 
-// young tells whether the notification's event cannot have been cancelled a second ago.
+// young reports whether the notification's event cannot have been cancelled a second ago.
 func (w *work) young() bool { return w.event != nil && w.event.Job.Young() }
 
 // mayBeStopped reads again what was cancelled and redacted, if a view is too old. While Redis cannot be read,
@@ -103,7 +103,7 @@ func (d *Delivery) postpone(ctx context.Context, w *work, why string) {
 	d.finish(ctx, w, queue.Result{Outcome: queue.Defer, Delay: Jitter(wait), Reason: why})
 }
 
-// ended tells whether the notification goes no further now: its event was cancelled, its message was
+// ended reports whether the notification goes no further now: its event was cancelled, its message was
 // redacted, the device no longer belongs to this user, the notification has expired, or the owner of the device
 // or the cancelled events or redacted messages cannot be read, or were read too long ago.
 func (d *Delivery) ended(ctx context.Context, w *work) (queue.Result, bool) {
@@ -157,7 +157,7 @@ func (d *Delivery) guardOf(ctx context.Context, m *message) (devices.Guard, erro
 	return d.o.Devices.GuardOf(ctx, m.User, m.Token)
 }
 
-// stale tells whether the device was read too long ago to send to it.
+// stale reports whether the device was read too long ago to send to it.
 func (w *work) stale() bool {
 	switch {
 	case w.event != nil:
@@ -168,7 +168,7 @@ func (w *work) stale() bool {
 	return w.claimed.GuardAge() > guardFresh
 }
 
-// retried tells whether the notification is a dead letter that is tried again. Such a job names no
+// retried reports whether the notification is a dead letter that is tried again. Such a job names no
 // guard.
 func (w *work) retried() bool { return w.claimed != nil && w.claimed.Guard == "" }
 
@@ -215,14 +215,14 @@ func (d *Delivery) send(w *work) transport.Answer {
 	}
 }
 
-// sendable tells whether a notification may be written now: its result can be recorded, its device was
+// sendable reports whether a notification may be written now: its result can be recorded, its device was
 // read recently, and it is known to be neither cancelled nor redacted.
 func (d *Delivery) sendable(w *work) bool {
 	_, stopped, unsure := d.stopped(w)
 	return w.Fresh() && !w.stale() && !stopped && !unsure
 }
 
-// withheld tells whether a request was not written because it was not sendable.
+// withheld reports whether a request was not written because it was not sendable.
 func withheld(a transport.Answer) bool {
 	return a.Outcome == transport.NotSent && errors.Is(a.Err, transport.ErrMayNotSend)
 }
@@ -237,7 +237,7 @@ func DeferOrRetry(reason string, err error) queue.Result {
 	return r
 }
 
-// Passing tells whether an error means that a dependency is away or that there was no time to ask it.
+// Passing reports whether an error means that a dependency is away or that there was no time to ask it.
 func Passing(err error) bool {
 	return api.Passing(err) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }

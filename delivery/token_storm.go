@@ -52,12 +52,12 @@ func newBreaker() *breaker {
 	return &breaker{seed: maphash.MakeSeed(), apps: make(map[string]*userWindow)}
 }
 
-// judgesToken tells whether an outcome shows a token to be good or bad.
+// judgesToken reports whether an outcome shows a token to be good or bad.
 func judgesToken(o transport.Outcome) bool {
 	return o == transport.Delivered || o == transport.SuspectDevice || o == transport.UnclearRefusal
 }
 
-// observe counts an answer for a user's token of an app and tells whether the breaker has just opened.
+// observe counts an answer for a user's token of an app and reports whether the breaker has just opened.
 // Then the app has to be paused and an alarm raised. Outcomes that say nothing about the token do
 // not count, and neither does a 410.
 func (b *breaker) observe(app, user string, o transport.Outcome) (opened bool) {
@@ -124,7 +124,7 @@ func (w *userWindow) push(h uint64) {
 	w.next = (w.next + 1) % stormWindow
 }
 
-// isOpen tells whether an app's breaker is open: none of its devices may be dropped.
+// isOpen reports whether an app's breaker is open: none of its devices may be dropped.
 func (b *breaker) isOpen(app string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -132,7 +132,7 @@ func (b *breaker) isOpen(app string) bool {
 	return ok && w.open
 }
 
-// inARow tells whether an app's tokens of several users were refused since its last delivery. Then the app is
+// inARow reports whether an app's tokens of several users were refused since its last delivery. Then the app is
 // likely to be at fault, however few users it has, and no suspect device is dropped.
 func (b *breaker) inARow(app string) bool {
 	b.mu.Lock()
@@ -141,7 +141,7 @@ func (b *breaker) inARow(app string) bool {
 	return ok && len(w.row) == severalUsers
 }
 
-// blames tells whether a refusal without a clear cause is the device's fault: its host takes others' notifications.
+// blames reports whether a refusal without a clear cause is the device's fault: its host takes others' notifications.
 func (b *breaker) blames(host string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

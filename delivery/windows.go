@@ -102,7 +102,7 @@ func (s *windows) takeSome(part bool, shares []share) (taken []share) {
 	return taken
 }
 
-// hang tells whether one of these apps has stopped answering.
+// hang reports whether one of these apps has stopped answering.
 func (s *windows) hang(shares []share) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,7 +124,7 @@ func (s *windows) take(part bool, shares ...share) bool {
 	return true
 }
 
-// fits tells whether an app has room for its share now.
+// fits reports whether an app has room for its share now.
 func (s *windows) fits(part bool, shares ...share) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -319,10 +319,10 @@ func (a *window) note(now time.Time, took time.Duration) {
 	a.answered = now
 }
 
-// hangs tells whether an app has requests under way and does not answer.
+// hangs reports whether an app has requests under way and does not answer.
 func (a *window) hangs(now time.Time) bool { return a.taken > 0 && now.Sub(a.answered) > hangsAfter }
 
-// late tells whether the app's answers take much longer than they did.
+// late reports whether the app's answers take much longer than they did.
 func (a *window) late() bool {
 	least := a.least[0]
 	if before := a.least[1]; before > 0 {

@@ -78,7 +78,7 @@ func (d *Delivery) app(m *message) string {
 
 func (m *message) registeredAt() time.Time { return time.UnixMilli(m.RegisteredAt) }
 
-// expired tells whether the message has expired.
+// expired reports whether the message has expired.
 func (m *message) expired(now time.Time) bool {
 	return m.Push.ExpiresAt > 0 && now.UnixMilli() >= m.Push.ExpiresAt
 }

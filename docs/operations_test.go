@@ -113,7 +113,7 @@ func literal(args []ast.Expr) string {
 	return text
 }
 
-// has tells whether the code can say a text: a literal is it, or it begins with one
+// has reports whether the code can say a text: a literal is it, or it begins with one
 // that is followed by a name.
 func (w *words) has(text string) bool {
 	if w.all[text] {

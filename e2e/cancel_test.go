@@ -12,7 +12,7 @@ import (
 	"fanfare/store/storetest"
 )
 
-// settled tells whether no event and no notification is left to work on.
+// settled reports whether no event and no notification is left to work on.
 func (p *program) settled() bool {
 	var stats struct {
 		Queues []struct {

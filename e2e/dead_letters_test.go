@@ -53,7 +53,7 @@ func TestN15_TheProcessIsKilledInTheMiddle(t *testing.T) {
 	}
 }
 
-// killedInTheMiddle lets processes delete n dead letters and kills each when it has done a third. It tells whether
+// killedInTheMiddle lets processes delete n dead letters and kills each when it has done a third. It reports whether
 // there was more than one.
 func killedInTheMiddle(t *testing.T, redis string, front *program, worker []string, n int64) bool {
 	t.Helper()

@@ -149,7 +149,7 @@ func (s *scene) mustShow(one sight) {
 	s.Fatalf("%s does not show %s:\n%s", one.at, one.what, last)
 }
 
-// shows tells whether a symptom shows, and returns what was found.
+// shows reports whether a symptom shows, and returns what was found.
 func (s *scene) shows(one sight) (bool, string) {
 	switch one.at {
 	case "log":
@@ -170,7 +170,7 @@ func (s *scene) shows(one sight) (bool, string) {
 	}
 }
 
-// holds tells whether a comparison is true for a metric or, if it has fewer labels, for one of its
+// holds reports whether a comparison is true for a metric or, if it has fewer labels, for one of its
 // series.
 func holds(what, text string) bool {
 	m := comparison.FindStringSubmatch(what)
@@ -192,7 +192,7 @@ func holds(what, text string) bool {
 	return false
 }
 
-// hasLabels tells whether a series has all the expected labels.
+// hasLabels reports whether a series has all the expected labels.
 func hasLabels(labels, wanted string) bool {
 	for label := range strings.SplitSeq(strings.Trim(wanted, "{}"), ",") {
 		if label != "" && !strings.Contains(labels, label) {

@@ -102,7 +102,7 @@ func median(all []float64) float64 {
 // flatEnough is by how much the last quarter may exceed the second.
 const flatEnough = 1.05
 
-// enough tells whether there are enough samples to distinguish growth from chance.
+// enough reports whether there are enough samples to distinguish growth from chance.
 func (f *flatness) enough() bool { return len(f.heap) >= 12 }
 
 // check compares the last quarter with the second; the first is the warm-up.

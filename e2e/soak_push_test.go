@@ -21,7 +21,7 @@ const (
 
 const soakType = "soak"
 
-// isFleeting tells whether a device may be dropped by a 410.
+// isFleeting reports whether a device may be dropped by a 410.
 func isFleeting(token string) bool {
 	n, err := strconv.ParseInt(token, 16, 64)
 	return err == nil && n >= 0xabc000000+soakLeavers && n < 0xabc000000+soakFleeting
@@ -212,7 +212,7 @@ func (p *pushTraffic) leave(r *rand.Rand, _ int) {
 	p.left[user] = append(before, absence{asked: asked, answered: time.Now()})
 }
 
-// absent tells whether a user had opted out when an event was posted, and not in again
+// absent reports whether a user had opted out when an event was posted, and not in again
 // when it arrived.
 func (p *pushTraffic) absent(user int, posted, arrived time.Time) bool {
 	return slices.ContainsFunc(p.left[user], func(a absence) bool {

@@ -96,12 +96,12 @@ const (
 	readLag   = 2 * time.Second
 )
 
-// exposes tells whether a fault may have kept the record of a sending from Redis.
+// exposes reports whether a fault may have kept the record of a sending from Redis.
 func (f *soakFault) exposes(r sending) bool {
 	return f.loses && slices.Contains(f.slots, r.slot) && r.Answered.After(f.from.Add(-recordLag)) && r.At.Before(f.to.Add(readLag))
 }
 
-// exposed tells whether a sending may be repeated.
+// exposed reports whether a sending may be repeated.
 func (s *soak) exposed(r sending) bool {
 	return r.Answered.IsZero() || slices.ContainsFunc(s.faults, func(f soakFault) bool { return f.exposes(r) })
 }

@@ -51,7 +51,7 @@ func (s *server) postMessage(ctx context.Context, in *postMessageRequest) (*web.
 	return web.Created(sent).Replayed(replayed), nil
 }
 
-// pushes tells whether messages are to be pushed.
+// pushes reports whether messages are to be pushed.
 func (s *server) pushes(ctx context.Context) bool { return s.o.Events.Knows(ctx, api.ChatMessageType) }
 
 // sent counts a message and has its push made, outside of the request's path. A replay asks for

@@ -88,7 +88,7 @@ func (s *server) awaitPending(ctx context.Context, in *pendingRequest) (*api.Pen
 	}
 }
 
-// hasNews tells whether there is something to read. Chats that failed to load do not end
+// hasNews reports whether there is something to read. Chats that failed to load do not end
 // the wait, or clients would poll in a loop.
 func hasNews(p *api.PendingChats) bool {
 	return slices.ContainsFunc(p.Chats, func(c api.PendingChat) bool { return c.Error == nil })

@@ -86,7 +86,7 @@ func example(path, method string, op *openapi3.Operation) (c call, complete bool
 	return c, complete
 }
 
-// endless tells whether the answer is a stream.
+// endless reports whether the answer is a stream.
 func endless(op *openapi3.Operation) bool {
 	fine := op.Responses.Status(200)
 	return fine != nil && fine.Value.Content["text/event-stream"] != nil

@@ -254,7 +254,7 @@ func firstAnswer(conn net.Conn) (text []byte, err error) {
 	return text, nil
 }
 
-// whole tells whether text is a complete answer.
+// whole reports whether text is a complete answer.
 func whole(text []byte) bool {
 	answer, err := http.ReadResponse(bufio.NewReader(bytes.NewReader(text)), nil)
 	if err != nil {

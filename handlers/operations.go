@@ -12,7 +12,7 @@ import (
 // getHealth says that the process is alive.
 //
 //	@Summary		Check that the process is alive
-//	@Description	200 as long as the process can answer at all. /readyz tells whether it can do its work.
+//	@Description	200 as long as the process can answer at all. /readyz reports whether it can do its work.
 //	@Tags			operations
 //	@ID				getHealth
 //	@Produce		json

@@ -60,7 +60,7 @@ type Options struct {
 	// Queues are those behind stats and dead letters, in the order in which they are listed.
 	Queues []*queue.Queue
 
-	// TakesDevice tells whether there is an app for a device. With a user token, other devices
+	// TakesDevice reports whether there is an app for a device. With a user token, other devices
 	// cannot be registered.
 	TakesDevice func(*api.DeviceRequest) bool
 	// PushOrigins lists the push services whose browsers can register.

@@ -134,7 +134,7 @@ func (s *server) putTopic(ctx context.Context, in *putTopicRequest) (*web.Reply[
 	return web.NoContent(), s.o.Record.SetTopicOpen(ctx, in.Topic, *in.Body.Open)
 }
 
-// getTopic tells whether a topic is open.
+// getTopic reports whether a topic is open.
 //
 //	@Summary		Show whether a topic is open
 //	@Description	Not for user tokens. A topic that nobody opened is closed, whether it has members or not.

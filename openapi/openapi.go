@@ -103,7 +103,7 @@ func compressed(body []byte) []byte {
 	return out.Bytes()
 }
 
-// takesGzip tells whether a request accepts gzip (RFC 9110, 12.5.3).
+// takesGzip reports whether a request accepts gzip (RFC 9110, 12.5.3).
 func takesGzip(r *http.Request) bool {
 	for part := range strings.SplitSeq(strings.Join(r.Header.Values("Accept-Encoding"), ","), ",") {
 		name, weight, _ := strings.Cut(strings.TrimSpace(part), ";")

@@ -155,7 +155,7 @@ func (x *Exchange) Answered(r *h2.Result) {
 	x.owner.Try()
 }
 
-// again tells whether to send the notification again now. A notification whose connection ends is sent
+// again reports whether to send the notification again now. A notification whose connection ends is sent
 // on another one each time, because the pool does not open connections too fast. If it is not to be
 // sent again, the answer for the caller may be changed.
 func (x *Exchange) again(answer *transport.Answer) bool {

@@ -143,7 +143,7 @@ func readAccount(file string) (*serviceAccount, error) {
 	return a, nil
 }
 
-// notOfProject tells whether a character cannot be in the id of a project.
+// notOfProject reports whether a character cannot be in the id of a project.
 func notOfProject(r rune) bool {
 	return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("-.:_", r)
 }

@@ -85,7 +85,7 @@ func (s *Sender) Close() error {
 // Takes implements transport.Sender.
 func (s *Sender) Takes(r *api.DeviceRequest) bool { return s.apps.Load().apps[r.Topic] != nil }
 
-// HasApps tells whether there is an app.
+// HasApps reports whether there is an app.
 func (s *Sender) HasApps() bool { return len(s.apps.Load().apps) > 0 }
 
 // Apps implements transport.Sender.

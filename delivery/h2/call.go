@@ -175,7 +175,7 @@ func (call *Call) Cancel(err error) {
 	}
 }
 
-// under tells whether a call is under way. mu is held here and in what follows.
+// under reports whether a call is under way. mu is held here and in what follows.
 func (c *Conn) under(call *Call) bool { return call.id != 0 && c.calls[call.id] == call }
 
 // lost is the error of a call that ends before its answer is complete. If the headers have

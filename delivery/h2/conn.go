@@ -78,7 +78,7 @@ type Conn struct {
 // Value is what Options.Attach made for this connection.
 func (c *Conn) Value() any { return c.value }
 
-// Gone tells whether the connection takes no more requests.
+// Gone reports whether the connection takes no more requests.
 func (c *Conn) Gone() bool { return c.gone.Load() }
 
 // Retire lets the connection take no more requests; it ends with its last one.

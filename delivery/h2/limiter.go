@@ -73,7 +73,7 @@ func (l *Limiter) warmUp() {
 	}
 }
 
-// hasRoom tells whether one more request may be under way.
+// hasRoom reports whether one more request may be under way.
 func (l *Limiter) hasRoom() bool { return l.limit == 0 || l.inFlight < l.limit }
 
 // enter takes in a waiter.

@@ -225,7 +225,7 @@ func (p *Pool) proven() (n int) {
 	return n
 }
 
-// hasRoom tells whether a connection has room for any request.
+// hasRoom reports whether a connection has room for any request.
 func (p *Pool) hasRoom() bool {
 	return slices.ContainsFunc(p.conns, func(c *Conn) bool { return c.inFlight < c.limit() })
 }

@@ -162,7 +162,7 @@ func (c *Conn) write() {
 	}
 }
 
-// fill buffers calls for the next write, and tells whether some are left. mu is held here and in what follows.
+// fill buffers calls for the next write, and reports whether some are left. mu is held here and in what follows.
 func (c *Conn) fill() (more bool) {
 	n := 0
 	for ; n < len(c.ready) && len(c.out.bytes) < maxWrite; n++ {

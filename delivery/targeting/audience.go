@@ -51,16 +51,16 @@ func open(c *queue.Claimed) *page {
 // event is the id of the event that is targeted.
 func (p *page) event() string { return p.job.Event(p.c.ID) }
 
-// part tells whether this is a part of a large audience.
+// part reports whether this is a part of a large audience.
 func (p *page) part() bool { return p.job.Of != "" }
 
-// begun tells whether part of the audience was already targeted.
+// begun reports whether part of the audience was already targeted.
 func (p *page) begun() bool { return p.job.Cursor != "" || len(p.job.Missed) > 0 || p.part() }
 
-// large tells whether the page belongs to an audience of many pages.
+// large reports whether the page belongs to an audience of many pages.
 func (p *page) large() bool { return !p.part() && (p.job.Cursor != "" || p.job.Audience.Pages > 0) }
 
-// inSQL tells whether SQL is asked for the page's users.
+// inSQL reports whether SQL is asked for the page's users.
 func (p *page) inSQL() bool {
 	return p.job.Audience.InSQL() && len(p.job.Missed) == 0 && !p.part()
 }

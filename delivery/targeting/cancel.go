@@ -7,7 +7,7 @@ import (
 	"fanfare/store/events"
 )
 
-// cancelled tells whether a page's event was cancelled. unsure says that this is not known, because the view
+// cancelled reports whether a page's event was cancelled. unsure says that this is not known, because the view
 // of this process is too old.
 func (t *Targeting) cancelled(p *page) (is, unsure bool) {
 	if t.o.Cancels == nil {
@@ -40,7 +40,7 @@ func (t *Targeting) endCancelled(ctx context.Context, p *page) bool {
 // errCancelsUnknown says that Redis could not tell which events are cancelled.
 var errCancelsUnknown = api.Errorf(api.CodeUnavailable, "the cancelled events could not be read")
 
-// partlyDone tells whether another process may have begun with a page: with the notifications of an event or of
+// partlyDone reports whether another process may have begun with a page: with the notifications of an event or of
 // a part, or with the parts of a large audience's page.
 func (t *Targeting) partlyDone(ctx context.Context, p *page) bool {
 	if p.c.First || !p.large() {

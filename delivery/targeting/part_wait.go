@@ -47,7 +47,7 @@ func (r *refusals) of(event string) delivery.Shares {
 	return r.shares[event]
 }
 
-// patient tells whether a part still waits for a window instead of going in two hops. Until then it is one
+// patient reports whether a part still waits for a window instead of going in two hops. Until then it is one
 // job instead of one job for each of its devices. At the end its notifications expire one by one.
 func (t *Targeting) patient(p *page) bool {
 	at := p.job.Push.ExpiresAt
@@ -97,7 +97,7 @@ type backlog struct {
 // backlogFresh is how long a reading of a backlog is used.
 const backlogFresh = 25 * time.Millisecond
 
-// allows tells whether fewer than most jobs of a queue wait, and if so counts the added ones. It
+// allows reports whether fewer than most jobs of a queue wait, and if so counts the added ones. It
 // returns false if the queue cannot be read.
 func (b *backlog) allows(ctx context.Context, q *queue.Queue, most, added int64) bool {
 	b.mu.Lock()

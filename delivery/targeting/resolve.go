@@ -321,7 +321,7 @@ func (p *page) leaveOne(t *devices.Target) {
 	t.Devices = t.Devices[max(i, 0) : i+1]
 }
 
-// meant tells whether the event is meant for one of a user's devices.
+// meant reports whether the event is meant for one of a user's devices.
 func (p *page) meant(list []api.Device) bool {
 	for i := range list {
 		if p.job.PushFor(&list[i]) != nil {
@@ -336,7 +336,7 @@ func (p *page) markOf(d *api.Device) string {
 	return events.MarkName(events.NotificationID(p.event(), d.Token))
 }
 
-// marked tells whether the notification to a device ended, or was stored, before.
+// marked reports whether the notification to a device ended, or was stored, before.
 func (p *page) marked(d *api.Device) bool {
 	if len(p.marks) == 0 {
 		return false
@@ -379,7 +379,7 @@ func (t *Targeting) finish(p *page) {
 	p.c.Finish(r)
 }
 
-// goesOn tells whether the page goes on without the users who could not be read: some were read,
+// goesOn reports whether the page goes on without the users who could not be read: some were read,
 // and the names of the others fit into the entry.
 func (p *page) goesOn() bool {
 	if len(p.missed) == 0 || len(p.missed) == len(p.others) || p.next != "" {

@@ -32,7 +32,7 @@ func (s *sqlPages) addParts(n, most int) bool {
 	return true
 }
 
-// add takes as many of the pages as there is room for, and tells whether the shard needs
+// add takes as many of the pages as there is room for, and reports whether the shard needs
 // a goroutine.
 func (s *sqlPages) add(shard int, pages []*page, most int) (taken int, begin bool) {
 	s.mu.Lock()

@@ -231,7 +231,7 @@ func (t *Targeting) nextPages(ctx context.Context, large []*page, away error) {
 	}
 }
 
-// splits tells whether an audience that has been read is to be split. If a process had the event
+// splits reports whether an audience that has been read is to be split. If a process had the event
 // before, it goes on the way it began, as parts or as a whole, however many users it has by now,
 // because notifications may be marked or stored. If the earlier process left no trace, its parts
 // may still be on their way to Redis, which accepts each part only once.
@@ -250,7 +250,7 @@ func (t *Targeting) splits(ctx context.Context, p *page) bool {
 	return split || err != nil
 }
 
-// madeWhole tells whether a process stored or sent notifications of the event itself rather than
+// madeWhole reports whether a process stored or sent notifications of the event itself rather than
 // of its parts.
 func (t *Targeting) madeWhole(ctx context.Context, p *page) (bool, error) {
 	made, err := events.StoredCounts(ctx, t.o.Notifications, p.c.ID)
@@ -275,7 +275,7 @@ func (t *Targeting) nextPage(ctx context.Context, p *page) {
 // partsOfAPage is how many parts a page becomes.
 const partsOfAPage = events.PageSize / events.PartSize
 
-// mayGoOn tells whether the next page of a large audience may be split. It may while few events
+// mayGoOn reports whether the next page of a large audience may be split. It may while few events
 // and parts wait, or when all of its own parts have ended. The work under way is bounded by the
 // processes that do it.
 func (t *Targeting) mayGoOn(ctx context.Context, p *page) bool {
@@ -335,7 +335,7 @@ func (t *Targeting) endLate(ctx context.Context, p *page) bool {
 	return true
 }
 
-// partlySent tells whether another process may already have sent some of an event: it may have
+// partlySent reports whether another process may already have sent some of an event: it may have
 // stored notifications or parts, which are sent, and died before it could say so.
 func (t *Targeting) partlySent(ctx context.Context, p *page) bool {
 	if p.c.First {

@@ -337,7 +337,7 @@ func (p *pipeline) mustEndTrue(id string, most counts) *api.EventReport {
 	return r
 }
 
-// exceeds tells whether any of the counts is larger than another's.
+// exceeds reports whether any of the counts is larger than another's.
 func (c counts) exceeds(o counts) bool {
 	return c.recipients > o.recipients || c.notifications > o.notifications || c.delivered > o.delivered || c.failed > o.failed || c.expired > o.expired
 }

@@ -105,7 +105,7 @@ func (ts *turns) await(ctx context.Context, p *page) {
 	}
 }
 
-// behind tells whether a page has to wait for events to the same users that are not among the
+// behind reports whether a page has to wait for events to the same users that are not among the
 // given pages.
 func (t *Targeting) behind(p *page, pages []*page) bool {
 	return slices.ContainsFunc(t.turns.pending(p), func(b *turn) bool {

@@ -21,7 +21,7 @@ type Sender interface {
 	// has a zero Outcome. If ctx ends first, it is NotSent if the service cannot have got the whole
 	// request, and otherwise UnknownOutcome.
 	Start(ctx context.Context, n *Notification, done func(Answer))
-	// Takes tells whether there is an app for a device's registration, so that notifications to
+	// Takes reports whether there is an app for a device's registration, so that notifications to
 	// the device are sent.
 	Takes(*api.DeviceRequest) bool
 	// Apps has, by name (see AppOf), every app the sender has met or was configured with. The value is
@@ -164,11 +164,11 @@ type Answer struct {
 	Err error
 }
 
-// Alone tells whether a SuspectDevice speaks of its device alone. It says nothing about the app, so the storm
+// Alone reports whether a SuspectDevice speaks of its device alone. It says nothing about the app, so the storm
 // breaker neither counts it nor keeps the device.
 func (a Answer) Alone() bool { return a.Reason == ReasonTopic || a.Reason == ReasonEnded }
 
-// Drops tells whether a DropDevice answer drops a device that registered at this time: it does unless
+// Drops reports whether a DropDevice answer drops a device that registered at this time: it does unless
 // the device registered after GoneAt.
 func (a Answer) Drops(registeredAt time.Time) bool {
 	if a.Outcome != DropDevice {

@@ -24,12 +24,12 @@ var special = []netip.Prefix{
 	netip.MustParsePrefix("2001::/23"), netip.MustParsePrefix("2001:db8::/32"), netip.MustParsePrefix("2002::/16"), netip.MustParsePrefix("3fff::/20"),
 }
 
-// contains tells whether a network of the list has an address.
+// contains reports whether a network of the list has an address.
 func contains(list []netip.Prefix, addr netip.Addr) bool {
 	return slices.ContainsFunc(list, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
-// isPublic tells whether an address is one of the internet (W15). An address of IPv4 that is mapped into
+// isPublic reports whether an address is one of the internet (W15). An address of IPv4 that is mapped into
 // IPv6 is none.
 func isPublic(addr netip.Addr) bool {
 	if nat64.Contains(addr) {

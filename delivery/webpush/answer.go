@@ -95,7 +95,7 @@ func (to *recipient) readMore(a *transport.Answer, r *h2.Result) {
 	}
 }
 
-// isWindows tells whether the host is one of Windows' push service.
+// isWindows reports whether the host is one of Windows' push service.
 func (to *recipient) isWindows() bool { return strings.HasSuffix(to.host, windowsDomain) }
 
 // readApple reads the reason of Apple's service: the app's token is refused whatever the device, or the page has

@@ -107,7 +107,7 @@ func checkSubject(subject string) error {
 		"names without a dot and names that end with .local, .invalid or .test are refused by some push services", subject)
 }
 
-// isPublicName tells whether a host is a name that others may know. A name without a dot is none, nor is a name
+// isPublicName reports whether a host is a name that others may know. A name without a dot is none, nor is a name
 // that RFC 6761 or RFC 6762 reserves, nor an address. Apple's push service refuses such subjects.
 func isPublicName(host string) bool {
 	host = strings.TrimSuffix(strings.ToLower(host), ".")

@@ -89,7 +89,7 @@ func (s *Sender) Close() error {
 // Takes implements transport.Sender.
 func (s *Sender) Takes(r *api.DeviceRequest) bool { return s.app(r.Topic) != nil }
 
-// HasApps tells whether there is an app.
+// HasApps reports whether there is an app.
 func (s *Sender) HasApps() bool { return len(*s.apps.Load()) > 0 }
 
 // PublicKey returns the key with which pages subscribe to a topic's app: the application server key, in

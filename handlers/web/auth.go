@@ -97,7 +97,7 @@ func (s *Server) spendBytes(info *requestInfo, n int, h http.Header) error {
 	return err
 }
 
-// Allows tells whether the caller also has this scope, in addition to the scope of the route. A
+// Allows reports whether the caller also has this scope, in addition to the scope of the route. A
 // server without keys allows everything to every caller that it accepts.
 func Allows(ctx context.Context, need api.Scope) bool {
 	info := infoOf(ctx)
@@ -233,7 +233,7 @@ type Users struct {
 	Take func(ctx context.Context, ticket string) (*api.User, error)
 	// Ended says why a user's token or ticket is no longer valid; "" while it is.
 	Ended func(*api.User) api.ByeReason
-	// Erased tells whether a user was erased since a time.
+	// Erased reports whether a user was erased since a time.
 	Erased func(user string, since time.Time) bool
 }
 

@@ -21,7 +21,7 @@ type Endpoint struct {
 // MaxBody is the limit of the request's body; 0: the call takes none.
 func (e Endpoint) MaxBody() int64 { return e.maxBody }
 
-// Tickets tells whether the endpoint takes tickets.
+// Tickets reports whether the endpoint takes tickets.
 func (e Endpoint) Tickets() bool { return e.tickets }
 
 // WithMaxBody sets a limit of the body other than api.MaxBody.

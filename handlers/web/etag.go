@@ -55,7 +55,7 @@ func (t Tag) Version() int64 {
 	return version
 }
 
-// names tells whether the value of an If-None-Match contains etag. The comparison is weak: W/ makes no
+// names reports whether the value of an If-None-Match contains etag. The comparison is weak: W/ makes no
 // difference. A malformed value contains nothing.
 func names(ifNoneMatch, etag string) bool {
 	if strings.TrimSpace(ifNoneMatch) == "*" {

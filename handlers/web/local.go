@@ -24,7 +24,7 @@ func (s *Server) localOnly(r *http.Request) error {
 	return nil
 }
 
-// foreign tells whether a server without a key must refuse the calling page: its origin is
+// foreign reports whether a server without a key must refuse the calling page: its origin is
 // another one, except on this machine for routes that user tokens open.
 func (s *Server) foreign(r *http.Request, users bool) bool {
 	if s.o.HasKeys() || s.o.Starting() != nil || sameOrigin(r) {
@@ -37,7 +37,7 @@ func errForeign() error {
 	return api.Errorf(api.CodeForbidden, "without an API key this server answers no pages of other origins")
 }
 
-// loopbackHost tells whether a Host header names this machine by a loopback name.
+// loopbackHost reports whether a Host header names this machine by a loopback name.
 func loopbackHost(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -62,7 +62,7 @@ func forwarded(h http.Header) bool {
 	return false
 }
 
-// sameOrigin tells whether the request comes from a page of this server, or not from a page.
+// sameOrigin reports whether the request comes from a page of this server, or not from a page.
 func sameOrigin(r *http.Request) bool {
 	origins := r.Header.Values("Origin")
 	if len(origins) == 0 {

@@ -91,7 +91,7 @@ func (s *Server) end(r *http.Request, info *requestInfo) {
 	}
 }
 
-// finish answers a panic, then measures and logs. It tells whether the connection must be cut,
+// finish answers a panic, then measures and logs. It reports whether the connection must be cut,
 // as answerPanic does.
 func (s *Server) finish(r *http.Request, info *requestInfo, v any) (abort bool) {
 	abort = s.answerPanic(r, info, v)
@@ -104,7 +104,7 @@ func (s *Server) finish(r *http.Request, info *requestInfo, v any) (abort bool) 
 	return abort
 }
 
-// answerPanic turns a panic into a 500 problem and a logged stack. It tells whether the
+// answerPanic turns a panic into a 500 problem and a logged stack. It reports whether the
 // connection must be cut instead, because half a response must not look like a whole one.
 func (s *Server) answerPanic(r *http.Request, info *requestInfo, v any) (abort bool) {
 	if v == nil {
@@ -217,7 +217,7 @@ func levelOf(status int, err error) slog.Level {
 	}
 }
 
-// ordinary tells whether a refusal is normal under a heavy load: requests that are shed, and buyers
+// ordinary reports whether a refusal is normal under a heavy load: requests that are shed, and buyers
 // who come too early or too late.
 func ordinary(code api.Code) bool {
 	switch code {

@@ -139,7 +139,7 @@ func traceID(h http.Header) string {
 	return parts[1]
 }
 
-// lowerHex tells whether s has n digits of lower-case hex.
+// lowerHex reports whether s has n digits of lower-case hex.
 func lowerHex(s string, n int) bool {
 	return len(s) == n && strings.Trim(s, "0123456789abcdef") == ""
 }

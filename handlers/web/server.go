@@ -15,7 +15,7 @@ import (
 
 // Options say which callers a server answers, and how many at once. All may stay zero.
 type Options struct {
-	// HasKeys tells whether an API key was ever made. Until then the server answers only callers
+	// HasKeys reports whether an API key was ever made. Until then the server answers only callers
 	// on its own machine, and needs no key. Default: never.
 	HasKeys func() bool
 	// Authenticate finds the key of a secret; a wrong secret is api.CodeUnauthorized. It is

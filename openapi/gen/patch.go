@@ -48,7 +48,7 @@ func patch(doc *openapi3.T, routes []web.Route) error {
 	return nil
 }
 
-// undocumented tells whether a route is not part of the API: the documentation page, the redirects
+// undocumented reports whether a route is not part of the API: the documentation page, the redirects
 // to it, the document itself, and the operators' console.
 func undocumented(pattern string) bool {
 	return strings.HasPrefix(pattern, "/console") || pattern == "/openapi.json" || pattern == "/" || pattern == "/docs" || pattern == "/docs/*"

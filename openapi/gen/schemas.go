@@ -74,7 +74,7 @@ func jsonWords(about, name string) string {
 	return about
 }
 
-// goName tells whether word is the Go name of a property.
+// goName reports whether word is the Go name of a property.
 func goName(word, name string) bool {
 	return strings.EqualFold(word, strings.ReplaceAll(name, "_", "")) && word[:1] != strings.ToLower(word[:1])
 }

@@ -97,7 +97,7 @@ func (s *Store) Create(ctx context.Context, name string, scopes []api.Scope, exp
 }
 
 // CreateFirst makes an admin key from a secret that the caller chose, in the form of fanfare's
-// own secrets, unless there ever was a key; created tells whether it did.
+// own secrets, unless there ever was a key; created reports whether it did.
 func (s *Store) CreateFirst(ctx context.Context, secret string) (created bool, err error) {
 	if err := CheckSecret(secret); err != nil {
 		return false, err
@@ -160,7 +160,7 @@ func (s *Store) Revoke(ctx context.Context, id string) error {
 	return nil
 }
 
-// Any tells whether a key was ever created. It stays true even if every key is revoked: a server
+// Any reports whether a key was ever created. It stays true even if every key is revoked: a server
 // that had a key never answers calls without a key again.
 func (s *Store) Any() bool { return s.any.Load() }
 
@@ -208,7 +208,7 @@ func (s *Store) use(id string, maybeNew bool, proves func(hash []byte) bool) (*a
 	return &e.key, nil
 }
 
-// Ended tells whether a key that was valid some time ago was revoked, has expired or is gone from the
+// Ended reports whether a key that was valid some time ago was revoked, has expired or is gone from the
 // record. A key that is so young that it may not have been read yet has not ended. The question is not a
 // use of the key.
 func (s *Store) Ended(id string, ago time.Duration) bool {

@@ -39,7 +39,7 @@ func hash(random string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// plain tells whether text consists of a-z and 0-9.
+// plain reports whether text consists of a-z and 0-9.
 func plain(text string) bool {
 	return strings.Trim(text, "abcdefghijklmnopqrstuvwxyz0123456789") == ""
 }

@@ -46,7 +46,7 @@ func New(db *redisdb.DB) *Store {
 	return &Store{db: db, change: redisdb.MustScript(scripts, "lua/app_change.lua"), ask: redisdb.MustScript(scripts, "lua/probe_ask.lua")}
 }
 
-// PauseApp pauses an app. first tells whether the app was not paused before.
+// PauseApp pauses an app. first reports whether the app was not paused before.
 func (s *Store) PauseApp(ctx context.Context, app, reason string) (first bool, err error) {
 	return s.changeApp(ctx, app, "*", Paused, reason)
 }

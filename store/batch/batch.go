@@ -105,7 +105,7 @@ func (g *Group[T, R]) Waiting() int {
 	return n
 }
 
-// full tells whether the next run can take no more items.
+// full reports whether the next run can take no more items.
 func (g *Group[T, R]) full() bool {
 	return g.o.Most > 0 && len(g.waiting[0].items) >= g.o.Most
 }

@@ -174,7 +174,7 @@ func (s *Store) readPage(ctx context.Context, user, cursor string, limit int) (*
 	return p, nil
 }
 
-// follows tells whether e comes after another entry in the order of an index.
+// follows reports whether e comes after another entry in the order of an index.
 func (e entry) follows(other entry) bool {
 	return cmp.Or(cmp.Compare(e.stamp, other.stamp), cmp.Compare(e.chat, other.chat)) > 0
 }

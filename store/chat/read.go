@@ -121,7 +121,7 @@ func within(items []api.ChatMessage, budget int, newest bool) []api.ChatMessage 
 	return items
 }
 
-// anyAnswered tells whether any command of a pipeline has an answer.
+// anyAnswered reports whether any command of a pipeline has an answer.
 func anyAnswered(list []redis.Cmder) bool {
 	for _, cmd := range list {
 		if err := cmd.Err(); err == nil || errors.Is(err, redis.Nil) {

@@ -37,7 +37,7 @@ type refMessage struct {
 // refMember knows the last message before the join: only what came later is his own.
 type refMember struct{ acked, joined, before int64 }
 
-// owns tells whether a member sent a message in his present membership.
+// owns reports whether a member sent a message in his present membership.
 func (c *refChat) owns(user string, id int64) bool {
 	return id > c.members[user].before && c.messages[id-1].sender == user
 }

@@ -530,7 +530,7 @@ func TestC8_OldMessagesAreNotShownInASilentChat(t *testing.T) {
 	})
 }
 
-// mustOld tells whether a message, or nothing any more, is that old.
+// mustOld reports whether a message, or nothing any more, is that old.
 func (w *world) mustOld(chat string, id int64, age time.Duration) bool {
 	w.t.Helper()
 	m := w.mustRead(chat, "bob", MessagesQuery{After: after(id - 1), Limit: 1})

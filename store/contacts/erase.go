@@ -15,7 +15,7 @@ import (
 // are removed.
 const eraseAhead = 5000
 
-// EraseUploads forgets the uploads that a user had when an operation began. It tells whether it
+// EraseUploads forgets the uploads that a user had when an operation began. It reports whether it
 // found any, and whether fan-outs of theirs still run.
 func (s *Store) EraseUploads(ctx context.Context, o *record.Operation) (found, busy bool, err error) {
 	for {

@@ -44,7 +44,7 @@ type indexWindow struct {
 	entries  []entry // the first entries, in descending order
 }
 
-// all tells whether the window has every member.
+// all reports whether the window has every member.
 func (w *indexWindow) all() bool { return int64(len(w.entries)) == w.members }
 
 // index is the part of the store in Redis. Each method runs one script.

@@ -134,7 +134,7 @@ func (s *Store) verify(ctx context.Context, user string, n int, w *indexWindow) 
 	return best, proven || w.state == stateReady && w.all() && w.floor == nil, nil
 }
 
-// proves tells whether the best n are the best of all, if SQL was asked about the entries before
+// proves reports whether the best n are the best of all, if SQL was asked about the entries before
 // `asked`.
 func (w *indexWindow) proves(best *ranking, n, asked int) bool {
 	if len(best.list) < n {

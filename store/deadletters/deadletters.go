@@ -217,7 +217,7 @@ func (s *Store) run(ctx context.Context, c *queue.Claimed) queue.Result {
 	return queue.Result{Outcome: queue.Done, Report: t.text(stateDone), ReportTTL: api.DeadOperationsKept}
 }
 
-// page acts on one page of letters, notes in the task where to go on, and tells whether there is more to do.
+// page acts on one page of letters, notes in the task where to go on, and reports whether there is more to do.
 func (s *Store) page(ctx context.Context, t *task) (more bool, err error) {
 	queues := s.queues(t)
 	at := slices.IndexFunc(queues, func(q *queue.Queue) bool { return q.Name() == t.Queue })

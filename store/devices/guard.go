@@ -37,7 +37,7 @@ func GuardName(token string) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:12])
 }
 
-// Reaches tells whether a notification for this user may still be sent: the token belongs to the
+// Reaches reports whether a notification for this user may still be sent: the token belongs to the
 // user and was not dropped.
 func (g Guard) Reaches(user string) bool {
 	return g.User == user && g.State != api.DeviceDropped && g.State != StateGone

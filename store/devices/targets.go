@@ -35,7 +35,7 @@ type Target struct {
 	OptedOut bool
 	Muted    bool
 	Devices  []api.Device
-	// Marked tells whether the query's Mark exists; it is false without Redis.
+	// Marked reports whether the query's Mark exists; it is false without Redis.
 	Marked bool
 	// Err says that this user could not be read. The other fields are then empty.
 	Err error
@@ -144,7 +144,7 @@ func (s *Store) readCache(ctx context.Context, queries []Query) *cacheRead {
 	return l
 }
 
-// marked tells whether the query's mark exists.
+// marked reports whether the query's mark exists.
 func (f *cached) marked() bool { return f.mark != nil && f.mark.Err() == nil && f.mark.Val() > 0 }
 
 // decodeHit reads an entry's devices, opt-out and mute. It returns false if there is no entry, or

@@ -53,7 +53,7 @@ type Found struct {
 	Busy bool
 }
 
-// clean tells whether the step found nothing.
+// clean reports whether the step found nothing.
 func (f *Found) clean() bool {
 	for _, n := range f.Removed {
 		if n > 0 {

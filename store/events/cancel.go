@@ -82,7 +82,7 @@ func (s *Store) cancel(ctx context.Context, w *whole) (made bool, err error) {
 	return s.mark(ctx, shard, w.id, queue.CancelledEverywhere)
 }
 
-// mark sets the mark of an event, unless the event is over and has none. made tells whether it was not set before.
+// mark sets the mark of an event, unless the event is over and has none. made reports whether it was not set before.
 func (s *Store) mark(ctx context.Context, shard int, id string, m queue.CancelMark) (made bool, err error) {
 	switch is, err := s.o.Queue.MarkCancelled(ctx, shard, id, overLetters, m); {
 	case err != nil:
@@ -98,7 +98,7 @@ func (s *Store) mark(ctx context.Context, shard int, id string, m queue.CancelMa
 
 func tooLate(id string) error { return api.Errorf(api.CodeTooLate, "event %s is over", id) }
 
-// Cancelled tells whether an event was cancelled. at is the place that the work on it came from. fresh says that this
+// Cancelled reports whether an event was cancelled. at is the place that the work on it came from. fresh says that this
 // is known: this process read the stream beside the place at most a second ago.
 func (s *Store) Cancelled(at Place, event string) (is, fresh bool) {
 	return s.cancelled.has(int(at), event)
@@ -108,7 +108,7 @@ func (s *Store) Cancelled(at Place, event string) (is, fresh bool) {
 // nothing if that was less than half a second ago or has just failed.
 func (s *Store) RefreshCancelled(ctx context.Context, at Place) { s.cancelled.refresh(ctx, int(at)) }
 
-// Young tells whether this process accepted the event less than a second ago, by its own clock, so that no cancel
+// Young reports whether this process accepted the event less than a second ago, by its own clock, so that no cancel
 // of it can be that old. Nobody needs to know then whether it is cancelled. The id of its entry does not tell its
 // age: after a fail-over to a master whose clock is behind, ids are ahead of the time.
 func (j *Job) Young() bool { return time.Since(j.here) < setFresh }

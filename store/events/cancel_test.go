@@ -117,7 +117,7 @@ func (w *world) places() (all []events.Place) {
 	return all
 }
 
-// isCancelled tells whether a process that has work of one shard alone knows that an event was cancelled.
+// isCancelled reports whether a process that has work of one shard alone knows that an event was cancelled.
 func (w *world) isCancelled(at events.Place, id string) bool {
 	w.Helper()
 	s := w.store(w.db, w.rec)

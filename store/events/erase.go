@@ -17,7 +17,7 @@ import (
 // Erase takes a user out of the events that were accepted before an operation began. Events that
 // the user caused, or that are for the user's contacts, lose their content and end as expired. In the
 // audience of other events api.ErasedUser takes the user's place, who then counts as a user without a
-// device. Dead letters that name the user are deleted. It counts both, and tells whether events are
+// device. Dead letters that name the user are deleted. It counts both, and reports whether events are
 // left that name the user and that a process is working on.
 func (s *Store) Erase(ctx context.Context, o *record.Operation) (events, dead int64, busy bool, err error) {
 	x := &erasing{s: s, user: o.Subject, quoted: []byte(`"` + o.Subject + `"`), until: o.Since}
@@ -37,7 +37,7 @@ type erasing struct {
 	attached int64 // attachments that named the user
 }
 
-// old tells whether an event was accepted before the operation began. A part of an event counts as
+// old reports whether an event was accepted before the operation began. A part of an event counts as
 // the event, and a push of a message as the message.
 func (x *erasing) old(w *queue.Listed) bool {
 	id := w.Job.ID
@@ -69,7 +69,7 @@ func (x *erasing) edit(ctx context.Context, w *queue.Listed) (payload []byte, ch
 	return payload, true, err
 }
 
-// names tells whether a dead letter names the user.
+// names reports whether a dead letter names the user.
 func (x *erasing) names(ctx context.Context, w *queue.Listed) (bool, error) {
 	if !x.old(w) {
 		return false, nil
@@ -87,7 +87,7 @@ func (x *erasing) names(ctx context.Context, w *queue.Listed) (bool, error) {
 	return err != nil || j.without(x.user) || j.cameTo(x.user), nil
 }
 
-// without takes a user out of an event, and tells whether the event named the user.
+// without takes a user out of an event, and reports whether the event named the user.
 func (j *Job) without(user string) bool {
 	named := false
 	for _, names := range [][]string{j.Audience.Users, j.Missed} {
@@ -111,7 +111,7 @@ func (j *Job) without(user string) bool {
 	return named
 }
 
-// cameTo tells whether an event stopped at a user of an audience that is gone through by name. An
+// cameTo reports whether an event stopped at a user of an audience that is gone through by name. An
 // event that is not a dead letter goes on to the next name.
 func (j *Job) cameTo(user string) bool { return j.Cursor == user && j.Audience.Pages == 0 }
 

@@ -93,7 +93,7 @@ func (s *eventSet) addTo(ctx context.Context, key string, oldest time.Time, ids 
 	return nil
 }
 
-// has tells whether an event is in the set. fresh says that this is known: stream n was read at most a second ago.
+// has reports whether an event is in the set. fresh says that this is known: stream n was read at most a second ago.
 func (s *eventSet) has(n int, event string) (is, fresh bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -101,7 +101,7 @@ func (s *eventSet) has(n int, event string) (is, fresh bool) {
 	return is, time.Since(s.streams[n].readAt) < setFresh
 }
 
-// addedSince tells whether this process knows that an event was added since a time.
+// addedSince reports whether this process knows that an event was added since a time.
 func (s *eventSet) addedSince(event string, since time.Time) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

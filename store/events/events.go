@@ -28,7 +28,7 @@ type Options struct {
 	// Poll is how long after a reading of the event types' version the next one comes at the latest;
 	// default 500 ms.
 	Poll time.Duration
-	// SendsTo tells whether this process has an app of a platform: then events are checked against the
+	// SendsTo reports whether this process has an app of a platform: then events are checked against the
 	// platform's rules as well (W6). APNs' are always checked. Default: it has none.
 	SendsTo func(api.Platform) bool
 	// OnAccepted is called with the size of every batch of new events, for metrics.

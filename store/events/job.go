@@ -119,7 +119,7 @@ func (a *Audience) Kind() string {
 // Name is the name with which the audience is looked up; "" if it lists its users, or means all.
 func (a *Audience) Name() string { return a.ContactsOf + a.Chat + a.Topic }
 
-// InSQL tells whether the users are read from SQL.
+// InSQL reports whether the users are read from SQL.
 func (a *Audience) InSQL() bool { return a.ContactsOf != "" || a.Topic != "" || a.All }
 
 // JobOf takes the event out of a claimed job. The claimed job keeps no reference, so that the event

@@ -68,7 +68,7 @@ func appendBits(b []byte, bits uint32, n int) []byte {
 type outcome struct {
 	state api.NotificationState
 	at    time.Time
-	// because tells whether a reason may be that of a notification that failed, by its digest.
+	// because reports whether a reason may be that of a notification that failed, by its digest.
 	because func(why string) bool
 }
 
@@ -169,7 +169,7 @@ func (s *Sent) appendOutcomes(b []byte) []byte {
 	return b
 }
 
-// inReport tells whether the report has how all have ended.
+// inReport reports whether the report has how all have ended.
 func (s *Sent) inReport(report string) bool {
 	return len(s.each) <= mostInReport && strings.HasSuffix(report, string(append(s.appendOutcomes(nil), knownEnd)))
 }
@@ -290,7 +290,7 @@ func (p *progress) outcomes(now time.Time) map[string]outcome {
 	return all
 }
 
-// is tells whether a name is that of the event's actor (0) or object (1); nil: it is not known. A report that has
+// is reports whether a name is that of the event's actor (0) or object (1); nil: it is not known. A report that has
 // outcomes, but no subjects, is that of an event without.
 func (p *progress) is(subject int, names ...string) *bool {
 	if p.subjects == "" && p.each == "" {

@@ -107,7 +107,7 @@ func Split(ctx context.Context, q *queue.Queue, id string, j *Job, users []strin
 	return splitAs(stored)
 }
 
-// SplitBefore tells whether the page at a cursor was split, and how.
+// SplitBefore reports whether the page at a cursor was split, and how.
 func SplitBefore(ctx context.Context, q *queue.Queue, id, cursor string) (next string, parts int64, found bool, err error) {
 	stored, found, err := q.Replay(ctx, q.Route(id+cursor), pageRecord(id, cursor))
 	if err != nil || !found {

@@ -52,7 +52,7 @@ type Ends struct {
 	Made int64
 }
 
-// none tells whether nothing was counted.
+// none reports whether nothing was counted.
 func (e *Ends) none() bool { return *e == Ends{} }
 
 // Sent counts the notifications of an event that were sent by the process that targeted it, without
@@ -171,7 +171,7 @@ func (j *Job) ReportExpired() string {
 	return j.report(stateExpired, Counts{}, Sent{}, 0)
 }
 
-// End is the result that ends a small event or a part of one. ended tells whether its notifications
+// End is the result that ends a small event or a part of one. ended reports whether its notifications
 // have ended as well. The counts of a part go into the event's group (see addParts). How several notifications
 // have ended is a note, unless the report has it.
 func (j *Job) End(all Counts, sent Sent, ended bool, reportTTL time.Duration) queue.Result {

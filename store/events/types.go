@@ -81,7 +81,7 @@ func (t *types) fromRecord(ctx context.Context, name string) (*render.TemplateSe
 	return render.NewTemplateSet(&found.EventTypeRequest)
 }
 
-// PutEventType checks and stores an event type, if the condition holds; created tells whether it is
+// PutEventType checks and stores an event type, if the condition holds; created reports whether it is
 // new. Other processes know it within a second.
 func (s *Store) PutEventType(ctx context.Context, name string, r *api.EventTypeRequest, m api.Match) (t *api.EventType, created bool, err error) {
 	if _, err := render.NewTemplateSet(r); err != nil {
@@ -122,7 +122,7 @@ func (s *Store) loadTypes(ctx context.Context) {
 	}
 }
 
-// Knows tells whether an event type is registered. The view of this process is at most Options.Poll
+// Knows reports whether an event type is registered. The view of this process is at most Options.Poll
 // old. Before the types could be read for the first time, it returns true.
 func (s *Store) Knows(ctx context.Context, name string) bool {
 	if s.types.snap.Load() == nil {

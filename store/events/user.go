@@ -101,7 +101,7 @@ func (w *whole) userNow(u *UserNow, at time.Time) api.UserNow {
 	return n
 }
 
-// keepsOutcomes tells whether it is still on record how each of the event's notifications has ended. Its report and
+// keepsOutcomes reports whether it is still on record how each of the event's notifications has ended. Its report and
 // notes have some outcomes. The tombstones of notifications that ended before since may be gone.
 func (w *whole) keepsOutcomes(reported int64, since time.Time) bool {
 	if w.event.ended() > reported {

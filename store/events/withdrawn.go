@@ -25,7 +25,7 @@ func (s *Store) Withdraw(ctx context.Context, named ...api.NamedEvent) error {
 	return s.withdrawn.add(ctx, oldest, ids...)
 }
 
-// Withdrawn tells whether an event was withdrawn. fresh says that this is known: the view of this
+// Withdrawn reports whether an event was withdrawn. fresh says that this is known: the view of this
 // process was read at most a second ago.
 func (s *Store) Withdrawn(event string) (is, fresh bool) { return s.withdrawn.has(0, event) }
 

@@ -68,7 +68,7 @@ func (q *Queue) LookAgain(shard int, after time.Duration) { q.shards[shard].Wake
 // parkedPercent of what Redis may use is what parked jobs may take, unless Options say.
 const parkedPercent = 30
 
-// MayPark tells whether a job of this routing key that was enqueued then may be parked;
+// MayPark reports whether a job of this routing key that was enqueued then may be parked;
 // both times are Redis'. While parked jobs take all the memory that they may, only jobs
 // that were enqueued before that may be parked: those take no more memory than before.
 func (q *Queue) MayPark(key string, enqueued, now time.Time) bool {

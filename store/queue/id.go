@@ -46,7 +46,7 @@ func ParseID(id string) (n int, ok bool) {
 	return int(b[3]<<6 | b[4]>>2), true
 }
 
-// MadeBefore tells whether NewID made an id up to a time, to a 32nd of a second. An id has only a
+// MadeBefore reports whether NewID made an id up to a time, to a 32nd of a second. An id has only a
 // part of its time: it is taken to have been made within half a year before or after.
 func MadeBefore(id string, at time.Time) bool {
 	part, ok := partOf(id, at)

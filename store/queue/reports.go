@@ -79,7 +79,7 @@ type Reported struct {
 	part int64 // the number of that 32nd
 }
 
-// newer tells whether a report is before another one in a list.
+// newer reports whether a report is before another one in a list.
 func (r *Reported) newer(o *Reported) bool {
 	return cmp.Or(cmp.Compare(r.part, o.part), cmp.Compare(r.ID, o.ID)) > 0
 }

@@ -106,7 +106,7 @@ func (o *ourQueue) start(handle func(kind string)) (stop, kill func()) {
 	return func() { cancel(); <-done }, func() { dead.Store(true); cancel() }
 }
 
-// within tells whether cond comes true soon enough for a queue of good faith.
+// within reports whether cond comes true soon enough for a queue of good faith.
 func within(d time.Duration, cond func() bool) bool {
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(2 * time.Millisecond) { //nolint:forbidigo // the pace of a poll
 		if cond() {

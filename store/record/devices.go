@@ -96,7 +96,7 @@ func (w DeviceWrite) Users() []string {
 // keys.
 type Registered struct {
 	Device *api.Device `json:"device"`
-	// Created tells whether the device is new for the user.
+	// Created reports whether the device is new for the user.
 	Created bool `json:"created"`
 	// Replayed tells that an earlier call with the same key did it.
 	Replayed bool `json:"-"`
@@ -151,7 +151,7 @@ func (r *deviceRow) date(at *api.Time, field string) []api.FieldError {
 	return nil
 }
 
-// before tells whether the device registered for this user before it did for the one on record, to whom it
+// before reports whether the device registered for this user before it did for the one on record, to whom it
 // belongs since.
 func (r *deviceRow) before(had deviceRow) bool {
 	return r.dated && had.User != r.User && had.DroppedAt == nil && r.RegisteredAt <= had.RegisteredAt

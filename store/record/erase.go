@@ -31,7 +31,7 @@ func ErasedName(user string) string {
 
 const erasedMark = "#"
 
-// IsErasedName tells whether a name was made by ErasedName.
+// IsErasedName reports whether a name was made by ErasedName.
 func IsErasedName(name string) bool { return strings.HasPrefix(name, erasedMark) }
 
 // StartErasure begins the operation that erases a user, and ends all tokens of the user that were
@@ -237,7 +237,7 @@ func (db *DB) OpenUploads(ctx context.Context, o *Operation) (n int64, err error
 }
 
 // ForgetSettings removes the row with the version of a user's settings, unless the user has any. It
-// tells whether there is no row, and a version above all those that there were.
+// reports whether there is no row, and a version above all those that there were.
 func (db *DB) ForgetSettings(ctx context.Context, user string) (gone bool, version int64, err error) {
 	err = db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
 		gone = false

@@ -36,7 +36,7 @@ func unknown(err error) error {
 	return api.Errorf(api.CodeUnknownOutcome, "the database did not confirm the change").Because(fmt.Errorf("commit: %w", err))
 }
 
-// away tells whether err means that the database could not be asked.
+// away reports whether err means that the database could not be asked.
 func away(err error) bool {
 	var netErr net.Error
 	switch {
@@ -69,7 +69,7 @@ func mysqlAway() []uint16 {
 	}
 }
 
-// Refused tells whether a server is there but refuses the connection: the user, the password, or
+// Refused reports whether a server is there but refuses the connection: the user, the password, or
 // the name of the database is wrong.
 func Refused(err error) bool {
 	var my *mysql.MySQLError
@@ -79,7 +79,7 @@ func Refused(err error) bool {
 // sqliteAway: BUSY, LOCKED, NOMEM, READONLY, INTERRUPT, IOERR, FULL, CANTOPEN.
 func sqliteAway() []int { return []int{5, 6, 7, 8, 9, 10, 13, 14} }
 
-// contention tells whether another transaction was in the way, so that the whole transaction may
+// contention reports whether another transaction was in the way, so that the whole transaction may
 // be run again: a deadlock, a lock wait, a changed record (MariaDB's snapshot isolation),
 // SQLITE_BUSY and SQLITE_LOCKED.
 func contention(err error) bool {
@@ -101,7 +101,7 @@ func unusable(err error) bool {
 	return errors.Is(err, driver.ErrBadConn) && !errors.As(err, new(*api.Error))
 }
 
-// duplicate tells whether a row with this key exists: ER_DUP_ENTRY, or SQLite's
+// duplicate reports whether a row with this key exists: ER_DUP_ENTRY, or SQLite's
 // constraints on a primary key or a unique index.
 func duplicate(err error) bool {
 	var my *mysql.MySQLError

@@ -93,7 +93,7 @@ func (db *DB) pool(o Options) (*sql.DB, error) {
 	return sqlitePool(file)
 }
 
-// Embedded tells whether the record is an SQLite file.
+// Embedded reports whether the record is an SQLite file.
 func (db *DB) Embedded() bool { return !db.d.mysql }
 
 // Close waits for running queries and ends all connections.

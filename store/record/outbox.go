@@ -78,7 +78,7 @@ func (db *DB) OutboxLag(ctx context.Context, kind string) (open, ageMS int64, er
 	return row.Open, max(row.Age, 0), err
 }
 
-// OutboxOpen tells whether a row is still open.
+// OutboxOpen reports whether a row is still open.
 func (db *DB) OutboxOpen(ctx context.Context, id string) (bool, error) {
 	var n int
 	err := db.get(ctx, &n, "SELECT COUNT(*) FROM outbox WHERE id = ?", id)

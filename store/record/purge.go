@@ -23,7 +23,7 @@ const (
 	purgeLate = "86400000"
 )
 
-// purge removes rows of one kind that no longer count, in bounded steps, and tells whether there
+// purge removes rows of one kind that no longer count, in bounded steps, and reports whether there
 // may be more of them.
 type purge struct {
 	what string

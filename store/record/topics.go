@@ -132,7 +132,7 @@ func (db *DB) SetTopicOpen(ctx context.Context, topic string, open bool) error {
 	})
 }
 
-// TopicOpen tells whether users may join a topic by themselves.
+// TopicOpen reports whether users may join a topic by themselves.
 func (db *DB) TopicOpen(ctx context.Context, topic string) (open bool, err error) {
 	err = db.get(ctx, &open, "SELECT COUNT(*) FROM open_topics WHERE topic = ?", topic)
 	return open, err

@@ -86,7 +86,7 @@ func (db *DB) putUpload(ctx context.Context, tx *sqlx.Tx, r *api.UploadRequest, 
 	return w, db.announce(ctx, tx, []OutboxRow{out})
 }
 
-// insertUpload tells whether the id was free.
+// insertUpload reports whether the id was free.
 func (db *DB) insertUpload(ctx context.Context, tx *sqlx.Tx, row uploadRow, now int64) (bool, error) {
 	verb, end := db.d.insertNew("id")
 	into := " INTO uploads (" + uploadColumns + ", created_at, updated_at) VALUES (?, ?, ?, FALSE, ?, ?, ?)"

@@ -19,7 +19,7 @@ type Outage struct {
 	since time.Time
 }
 
-// Failed notes that a part could not reach Redis, and tells whether it is the first.
+// Failed notes that a part could not reach Redis, and reports whether it is the first.
 func (o *Outage) Failed(part int) (first bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -31,7 +31,7 @@ func (o *Outage) Failed(part int) (first bool) {
 	return first
 }
 
-// Worked notes that Redis answered a part. It tells whether that part was the last one
+// Worked notes that Redis answered a part. It reports whether that part was the last one
 // away, and how long Redis was away.
 func (o *Outage) Worked(part int) (away time.Duration, last bool) {
 	if o.away.Load() == 0 {

@@ -96,7 +96,7 @@ type notSent struct{ error }
 // Unwrap gives the error as it came.
 func (e notSent) Unwrap() error { return e.error }
 
-// Refused tells whether a server answers and rejects the user or the password.
+// Refused reports whether a server answers and rejects the user or the password.
 func Refused(err error) bool {
 	var reply redis.Error
 	return errors.As(err, &reply) && (strings.HasPrefix(reply.Error(), "WRONGPASS") || strings.HasPrefix(reply.Error(), "NOAUTH"))
@@ -151,7 +151,7 @@ func (db *DB) Err(err error, m Mode) error {
 	return asError(classify(err), m, err)
 }
 
-// Away tells whether an error means that Redis, or a master of a Cluster, was out of reach.
+// Away reports whether an error means that Redis, or a master of a Cluster, was out of reach.
 func (db *DB) Away(err error) bool {
 	code := api.CodeOf(db.Err(err, Read))
 	return code == api.CodeUnavailable || code == api.CodeUnknownOutcome

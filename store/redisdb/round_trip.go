@@ -108,7 +108,7 @@ func (db *DB) pause(ctx context.Context, wait time.Duration) bool {
 // other masters can be tried again if a master hangs.
 const loadParts = 4
 
-// load makes scripts known to all masters, and tells whether it succeeded. A failure shows
+// load makes scripts known to all masters, and reports whether it succeeded. A failure shows
 // in the next try. Only a server's refusal is logged, because the next try's NOSCRIPT would
 // hide its reason; callers report lost connections themselves, once for an outage.
 func (db *DB) load(ctx context.Context, scripts map[*Script]struct{}) bool {

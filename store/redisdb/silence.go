@@ -52,7 +52,7 @@ func (db *DB) pipeTo(ctx context.Context, node *redis.Client, cmds []redis.Cmder
 	}
 }
 
-// noneAnswered tells whether every command timed out.
+// noneAnswered reports whether every command timed out.
 func noneAnswered(cmds []redis.Cmder) bool {
 	for _, cmd := range cmds {
 		if !isTimeout(cmd.Err()) {
@@ -81,7 +81,7 @@ func (s *silences) add(ctx context.Context, node *redis.Client, timeout time.Dur
 	})
 }
 
-// answers tells whether a PING to a master ends before its time-out. A refused connection
+// answers reports whether a PING to a master ends before its time-out. A refused connection
 // counts as an answer, and so does the closed client of a master that has left the Cluster.
 func answers(ctx context.Context, node *redis.Client, timeout time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, timeout)

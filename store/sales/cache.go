@@ -126,7 +126,7 @@ func (m *cache) putAbsent(sale string, asked time.Duration) {
 	m.absent[sale] = asked
 }
 
-// isAbsent tells whether SQL did not have a sale less than a second ago.
+// isAbsent reports whether SQL did not have a sale less than a second ago.
 func (m *cache) isAbsent(sale string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

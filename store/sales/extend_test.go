@@ -44,7 +44,7 @@ func TestS22_AfterAFailOverTheShorterEndCounts(t *testing.T) {
 	})
 }
 
-// has tells whether so many units of "s" are available.
+// has reports whether so many units of "s" are available.
 func (p *process) has(sale string, available int64) bool {
 	now, err := p.read(p.t.Context(), sale)
 	return err == nil && now.Items[0].Available == available

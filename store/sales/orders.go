@@ -120,7 +120,7 @@ type sweptOrders struct {
 	until map[stock.Ref]time.Time
 }
 
-// due tells whether it is time to sweep a partition again.
+// due reports whether it is time to sweep a partition again.
 func (s *sweptOrders) due(r stock.Ref) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

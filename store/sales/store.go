@@ -145,13 +145,13 @@ func (s *Store) whileLoading(ctx context.Context, sale string, f func() error) e
 	}
 }
 
-// lost tells whether an error of a sale means that it must be restored, as far as it is not known that the
+// lost reports whether an error of a sale means that it must be restored, as far as it is not known that the
 // record does not have it.
 func (s *Store) lost(sale string, err error) bool {
 	return needsRestore(err) && !(errors.Is(err, stock.ErrAbsent) && s.cache.isAbsent(sale))
 }
 
-// needsRestore tells whether an error means that the sale must be restored. An unknown outcome
+// needsRestore reports whether an error means that the sale must be restored. An unknown outcome
 // does not: the change was made before the error, and must not be repeated.
 func needsRestore(err error) bool {
 	shut := errors.Is(err, stock.ErrAbsent) || errors.Is(err, stock.ErrLoading) || errors.Is(err, stock.ErrStaleRun)

@@ -77,7 +77,7 @@ func (w *Watch) Next() (api.Availability, bool) {
 	return w.of.latest, fresh
 }
 
-// Deleted tells whether the sale was deleted. Then Next has nothing new any more.
+// Deleted reports whether the sale was deleted. Then Next has nothing new any more.
 func (w *Watch) Deleted() bool {
 	w.hub.mu.Lock()
 	defer w.hub.mu.Unlock()

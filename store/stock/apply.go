@@ -133,7 +133,7 @@ func (ps *partitions) catchUp(ctx context.Context, p *partition, version int64, 
 	return true, ps.raise(ctx, p, map[string]string{"used": strconv.FormatInt(used, 10)})
 }
 
-// isBehind tells whether the first partition has a higher version than this.
+// isBehind reports whether the first partition has a higher version than this.
 func (ps *partitions) isBehind(ctx context.Context, sale string, version int64) (bool, error) {
 	cmd := redis.NewStringCmd(ctx, "hget", newPartition(sale, 0).settings, "version")
 	if err := ps.db.Share(ctx, redisdb.Read, cmd); err != nil {

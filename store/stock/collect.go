@@ -171,7 +171,7 @@ func (m *mover) provenShort(ctx context.Context, parts []*partition, g gathering
 	return shortageOf(s.now, g.want), nil
 }
 
-// unchanged tells whether between two passes nothing was put back on sale and nothing moved, and
+// unchanged reports whether between two passes nothing was put back on sale and nothing moved, and
 // nothing was on its way.
 func unchanged(before, now []*partitionState) bool {
 	if before == nil || len(underway(before)) > 0 {

@@ -52,7 +52,7 @@ func (rs *reservations) EraseUser(ctx context.Context, sale, user string, until 
 	}
 }
 
-// RecordOf tells whether the value of an idempotency record is a reservation that a user made up
+// RecordOf reports whether the value of an idempotency record is a reservation that a user made up
 // to a time in ms.
 func RecordOf(value, user string, until int64) bool {
 	_, after, found := strings.Cut(value, "|"+user+"|")

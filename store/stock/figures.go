@@ -104,7 +104,7 @@ func (r *partitionFigures) addTo(f *Figures) {
 	}
 }
 
-// isOpen tells whether the sale has begun and not ended.
+// isOpen reports whether the sale has begun and not ended.
 func (r *partitionFigures) isOpen() bool {
 	var times struct {
 		Starts int64 `redis:"starts"`

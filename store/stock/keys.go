@@ -88,7 +88,7 @@ func waitKey(key string) string {
 	return tag + "}:wait"
 }
 
-// IsRecord tells whether a key of Redis is the idempotency record of a call for a sale.
+// IsRecord reports whether a key of Redis is the idempotency record of a call for a sale.
 func IsRecord(key string) bool {
 	return strings.HasPrefix(key, "ff:{sale:") && strings.Contains(key, "}:once:")
 }

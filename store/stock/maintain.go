@@ -59,7 +59,7 @@ const loadingPatience = 2 * time.Second
 // new sale before it makes the keys.
 const absentPatience = time.Minute
 
-// needsMaintenance tells whether a partition needs more than its sweep.
+// needsMaintenance reports whether a partition needs more than its sweep.
 func (sw *sweeper) needsMaintenance(p *partition, a sweepAnswer) bool {
 	switch a.status {
 	case answerStaleRun:
@@ -202,7 +202,7 @@ func (sw *sweeper) retire(ctx context.Context, parts []*partition) error {
 	return sw.register(ctx, sale, len(parts))
 }
 
-// retireAll tells whether all partitions may go, or removes those that may.
+// retireAll reports whether all partitions may go, or removes those that may.
 func (sw *sweeper) retireAll(ctx context.Context, parts []*partition, remove bool) (bool, error) {
 	cmds := make([]redis.Cmder, len(parts))
 	for i, p := range parts {

@@ -265,7 +265,7 @@ func (x *machine) sweep(rt *rapid.T) {
 	x.m.returnDue()
 }
 
-// shrinks tells whether totals may become these; what is due is returned first
+// shrinks reports whether totals may become these; what is due is returned first
 // when something is taken away.
 func (x *machine) shrinks(totals map[string]int64) bool {
 	fits := func() bool {

@@ -319,7 +319,7 @@ func (x *outbox) Settings(ctx context.Context, sale string) (Settings, error) {
 	return found[0].settings, nil
 }
 
-// UnrecordedSettings reads a sale's settings, and tells whether their version is still to be
+// UnrecordedSettings reads a sale's settings, and reports whether their version is still to be
 // recorded.
 func (x *outbox) UnrecordedSettings(ctx context.Context, sale string) (Settings, bool, error) {
 	found, err := x.readStates(ctx, newPartition(sale, 0))

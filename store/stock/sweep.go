@@ -108,10 +108,10 @@ func (b *base) readSweep(cmd redis.Cmder) (sweepAnswer, error) {
 	}, nil
 }
 
-// more tells whether more holds may be due than one sweep returns.
+// more reports whether more holds may be due than one sweep returns.
 func (a sweepAnswer) more() bool { return a.status == answerDone && a.returned == sweptAtOnce }
 
-// unrecorded tells whether the present settings are not on record.
+// unrecorded reports whether the present settings are not on record.
 func (a sweepAnswer) unrecorded() bool { return a.recorded < a.version }
 
 const (
@@ -142,7 +142,7 @@ func (a sweepAnswer) compareFrom() int64 {
 	return a.compared - recordedLate.Milliseconds()
 }
 
-// retirable tells whether the sale ended so long ago that its keys may be removed.
+// retirable reports whether the sale ended so long ago that its keys may be removed.
 func (a sweepAnswer) retirable() bool {
 	return a.now > max(a.ends+keptAfterEnd.Milliseconds(), a.opened+keptAfterOpening.Milliseconds())
 }

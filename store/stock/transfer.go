@@ -54,7 +54,7 @@ type debit struct {
 	want  map[string]int64
 }
 
-// move takes units out of partitions and brings them to others, and tells whether any moved.
+// move takes units out of partitions and brings them to others, and reports whether any moved.
 func (m *mover) move(ctx context.Context, parts []*partition, debits []debit, closed bool) (bool, error) {
 	cmds := make([]redis.Cmder, len(debits))
 	ids := make([]string, len(debits))

@@ -203,7 +203,7 @@ func mustFollow(ctx context.Context, t testing.TB, replica, master *redis.Client
 	}
 }
 
-// agree tells whether every node sees all slots served by masters whose replicas are linked.
+// agree reports whether every node sees all slots served by masters whose replicas are linked.
 func agree(ctx context.Context, clients []*redis.Client, replicas int) bool {
 	for i, client := range clients {
 		info, err := client.ClusterInfo(ctx).Result()
@@ -226,7 +226,7 @@ func agree(ctx context.Context, clients []*redis.Client, replicas int) bool {
 	return true
 }
 
-// linked tells whether a replica follows its master.
+// linked reports whether a replica follows its master.
 func linked(ctx context.Context, replica *redis.Client) bool {
 	text, err := replica.Info(ctx, "replication").Result()
 	return err == nil && strings.Contains(text, "master_link_status:up")

@@ -140,7 +140,7 @@ func (h *faultHook) before(cmd redis.Cmder) error {
 	return err
 }
 
-// after removes an answer if the fault decides so. It tells whether the command runs again.
+// after removes an answer if the fault decides so. It reports whether the command runs again.
 func (h *faultHook) after(cmd redis.Cmder) (twice bool) {
 	name := h.name(cmd)
 	if name == "" || !isAnswer(cmd.Err()) {
@@ -193,7 +193,7 @@ func NameOf(cmd redis.Cmder) string {
 	}
 }
 
-// isAnswer tells whether err is the answer of the command itself, which may be an error, and not
+// isAnswer reports whether err is the answer of the command itself, which may be an error, and not
 // the server's refusal to run it.
 func isAnswer(err error) bool {
 	if err == nil || errors.Is(err, redis.Nil) {
@@ -242,7 +242,7 @@ func (m *Mortal) Fault(name string, answered bool) error {
 	return nil
 }
 
-// Dead tells whether the process was killed.
+// Dead reports whether the process was killed.
 func (m *Mortal) Dead() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -55,7 +55,7 @@ type ProxyConn struct {
 // Swallow lets both sides' bytes vanish from now on.
 func (c *ProxyConn) Swallow() { c.swallow.Store(true) }
 
-// Swallowed tells whether Swallow was called.
+// Swallowed reports whether Swallow was called.
 func (c *ProxyConn) Swallowed() bool { return c.swallow.Load() }
 
 func (c *ProxyConn) close() {

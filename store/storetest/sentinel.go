@@ -55,7 +55,7 @@ func mustStartSentinel(t testing.TB, masterPort int) *RedisServer {
 	return redisFrom(t, file, "--sentinel")
 }
 
-// complete tells whether each sentinel sees the others and the replica.
+// complete reports whether each sentinel sees the others and the replica.
 func (s *RedisSentinel) complete(ctx context.Context) bool {
 	for _, watcher := range s.watchers {
 		state, err := watcher.sentinelState(ctx)

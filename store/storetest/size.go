@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Full tells whether tests run at the full size of the promises (FANFARE_TEST_FULL=1). By default
+// Full reports whether tests run at the full size of the promises (FANFARE_TEST_FULL=1). By default
 // they are smaller, so that make test stays short.
 func Full() bool { return os.Getenv("FANFARE_TEST_FULL") == "1" }
 

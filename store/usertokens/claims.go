@@ -88,7 +88,7 @@ func readClaims(kid string, payload []byte, now time.Time) (*api.User, error) {
 	return u, nil
 }
 
-// forUs tells whether the audience is fanfare, or contains it.
+// forUs reports whether the audience is fanfare, or contains it.
 func (c *claims) forUs() bool {
 	if c.Audience.Kind() == '"' {
 		var one string

@@ -24,7 +24,7 @@ import (
 type Options struct {
 	// KeysFile is a JWKS whose keys sign user tokens beside fanfare's own; "": none.
 	KeysFile string
-	// KeyEnded tells whether the API key that asked for a token has ended. age is that of the token.
+	// KeyEnded reports whether the API key that asked for a token has ended. age is that of the token.
 	// nil: tokens do not end with API keys.
 	KeyEnded func(id string, age time.Duration) bool
 	// Logger receives a line when SQL stops or resumes answering, and for keys of the file that are skipped;
@@ -174,7 +174,7 @@ func (s *Store) Ended(u *api.User) api.ByeReason {
 	return ""
 }
 
-// hasKey tells whether the key that signed a user's token is still there.
+// hasKey reports whether the key that signed a user's token is still there.
 func (s *Store) hasKey(u *api.User) bool {
 	k := (*s.keys.Load())[u.KeyID]
 	return k != nil && k.print == u.KeyPrint
@@ -203,7 +203,7 @@ func (s *Store) erasedUpTo(user string) (second int64, is bool) {
 	return second, is
 }
 
-// Erased tells whether a user was erased since a time of this process: what the user had open then has ended.
+// Erased reports whether a user was erased since a time of this process: what the user had open then has ended.
 func (s *Store) Erased(user string, since time.Time) bool {
 	upTo, is := s.erasedUpTo(user)
 	return is && s.now().Add(-time.Since(since)).Unix() <= upTo // by Redis' clock, as upTo is

@@ -57,7 +57,7 @@ const (
 	BlackHole
 )
 
-// taken tells whether a request with this fault counts as delivered.
+// taken reports whether a request with this fault counts as delivered.
 func (f Fault) taken() bool {
 	return f != Refuse && f != GoAwayBefore && f != DropUntaken
 }

@@ -276,7 +276,7 @@ func (s *Server) verify(state tls.ConnectionState) error {
 	return nil
 }
 
-// hangsUp tells whether a new connection is to be closed after its handshake.
+// hangsUp reports whether a new connection is to be closed after its handshake.
 func (s *Server) hangsUp() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

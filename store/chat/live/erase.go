@@ -9,7 +9,7 @@ import (
 	"fanfare/store/redisdb"
 )
 
-// Present tells whether a user has a live stream, as far as Redis knows.
+// Present reports whether a user has a live stream, as far as Redis knows.
 func (h *Hub) Present(ctx context.Context, user string) (bool, error) {
 	cmd := redis.NewIntCmd(ctx, "exists", PresenceKey(user))
 	if err := h.presence.db.Share(ctx, redisdb.Read, cmd); err != nil {

@@ -159,7 +159,7 @@ func (f *feed) unsubscribe(ctx context.Context, channels []string) error {
 	return f.sub.Unsubscribe(ctx, channels...)
 }
 
-// isSilent tells whether nothing came for long, not even the answer to a PING. It also sends the
+// isSilent reports whether nothing came for long, not even the answer to a PING. It also sends the
 // PING.
 func (f *feed) isSilent(ctx context.Context, now time.Time) bool {
 	at, received := now.Sub(f.began), time.Duration(f.received.Load())

@@ -95,7 +95,7 @@ func (m *marks) takeMarks() (chatsChanged bool, dirty map[string]struct{}) {
 	return chatsChanged, dirty
 }
 
-// hasLeft tells whether the user may have left a chat since the marks were taken. A leave is
+// hasLeft reports whether the user may have left a chat since the marks were taken. A leave is
 // published before any message that is sent after it.
 func (m *marks) hasLeft() bool {
 	m.mu.Lock()

@@ -129,7 +129,7 @@ func (st *Stream) await(ctx context.Context, ready func() bool) error {
 	}
 }
 
-// upToDate tells whether the topics of all chats are up to date. A topic that becomes up to date
+// upToDate reports whether the topics of all chats are up to date. A topic that becomes up to date
 // wakes the stream.
 func (st *Stream) upToDate() bool {
 	for _, c := range st.cursors {
@@ -277,7 +277,7 @@ func (st *Stream) readLog(ctx context.Context, events []Event, cursors []*cursor
 	return events, err
 }
 
-// deliverPage delivers a page of the log and tells whether there is more.
+// deliverPage delivers a page of the log and reports whether there is more.
 func (st *Stream) deliverPage(events []Event, c *cursor, page *api.ChatMessages) ([]Event, bool) {
 	if page.Epoch != c.epoch && page.Gap || page.LastID < c.position {
 		st.mark("") // another epoch, see restartChat

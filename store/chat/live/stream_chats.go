@@ -102,7 +102,7 @@ func (st *Stream) keepLost(ctx context.Context, found map[string]struct{}) (unre
 	return err != nil
 }
 
-// goesOn tells whether the ids up to a position, in the epoch with the given hash, are still the
+// goesOn reports whether the ids up to a position, in the epoch with the given hash, are still the
 // same messages in a chat.
 func goesOn(p *chat.Position, epoch [4]byte, position int64) bool {
 	if epoch == fingerprintOf(p.Chat, p.Was).epoch {

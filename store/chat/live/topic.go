@@ -121,7 +121,7 @@ func (t *topic) confirm(f *feed) {
 	}
 }
 
-// lose records that the server has ended the subscription, and tells whether it was on this feed.
+// lose records that the server has ended the subscription, and reports whether it was on this feed.
 func (t *topic) lose(f *feed) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -132,14 +132,14 @@ func (t *topic) lose(f *feed) bool {
 	return true
 }
 
-// isOn tells whether the topic is subscribed on a feed.
+// isOn reports whether the topic is subscribed on a feed.
 func (t *topic) isOn(f *feed) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.on == f
 }
 
-// receive takes a published text, and tells whether the topic is then stale, so that the chat's
+// receive takes a published text, and reports whether the topic is then stale, so that the chat's
 // last id must be read.
 func (t *topic) receive(payload string, kept *budget) (stale bool) {
 	if t.chat == "" {
@@ -262,7 +262,7 @@ func (t *topic) after(epoch string, position int64, limit int) (news []*Message,
 	return append([]*Message(nil), news[:min(limit, len(news))]...), true
 }
 
-// upToDate tells whether every message after last will be received.
+// upToDate reports whether every message after last will be received.
 func (t *topic) upToDate() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -13,7 +13,7 @@ local function bytes_less(a, b)
   return #a < #b
 end
 
--- below tells whether the pair (score, member) ranks below another.
+-- below reports whether the pair (score, member) ranks below another.
 local function below(score, member, score2, member2)
   local a, b = tonumber(score), tonumber(score2)
   if a ~= b then return a < b end

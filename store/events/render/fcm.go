@@ -227,7 +227,7 @@ func (p *Push) checkFCM(e *api.EventRequest) error {
 // fcmOurs are the members of data that fanfare sets.
 var fcmOurs = map[string]bool{"event_id": true, "object": true, "type": true}
 
-// reservedName tells whether data may not have this member on FCM.
+// reservedName reports whether data may not have this member on FCM.
 func reservedName(name string) bool {
 	return fcmOurs[name] || name == "from" || name == "message_type" || strings.HasPrefix(name, "google.") || strings.HasPrefix(name, "gcm.notification.")
 }

@@ -57,7 +57,7 @@ type Push struct {
 	Topics []string `json:"topics,omitempty"`
 }
 
-// Suits tells whether the push is for a topic. A topic of APNs must end as the push type asks for (A5). An end
+// Suits reports whether the push is for a topic. A topic of APNs must end as the push type asks for (A5). An end
 // that a plain type must not have is allowed if the topic is named, because it may be that of a bundle id.
 func (p *Push) Suits(topic string, platform api.Platform) bool {
 	suffix, takes := "", true
@@ -87,7 +87,7 @@ func (p *Push) EventType() string {
 	return string(name)
 }
 
-// OfMessage tells whether the push may be about a message of a chat, and so be withdrawn: its event
+// OfMessage reports whether the push may be about a message of a chat, and so be withdrawn: its event
 // has the type of such events. Every payload ends with the type.
 func (p *Push) OfMessage() bool {
 	const end = `,"type":"` + api.ChatMessageType + `"}`
@@ -221,7 +221,7 @@ func (p *Push) setExpiry(ttl *int64, at *api.Time) {
 	}
 }
 
-// Begin turns a TTL into times, once, and tells whether there was one. enqueued is Redis' time, and
+// Begin turns a TTL into times, once, and reports whether there was one. enqueued is Redis' time, and
 // so are the times with which ExpiresAt is compared. The clock of the server that accepted the
 // event may differ.
 func (p *Push) Begin(enqueued time.Time) bool {

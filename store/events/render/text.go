@@ -51,7 +51,7 @@ func appendQuote(b []byte, s string) []byte {
 	return append(append(append(b, '"'), s...), '"')
 }
 
-// plain tells whether s needs no escaping in JSON.
+// plain reports whether s needs no escaping in JSON.
 func plain(s string) bool {
 	ascii := true
 	for i := range len(s) {

@@ -107,7 +107,7 @@ func (s *State) note(text string) (id string, ok bool) {
 	return fields[0], true
 }
 
-// named tells whether a job has to have a record.
+// named reports whether a job has to have a record.
 func (s *State) named(id string) bool { return s.Texts[id][11] != "" }
 
 // MustState reads a shard whose keys have a prefix, of the queue with a name.

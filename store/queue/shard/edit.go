@@ -131,7 +131,7 @@ func (s *Shard) found(where, eid, text string, f func(*Listed) error) error {
 	return f(w)
 }
 
-// Rewrite gives the job another payload and lets it run as soon as it may, not before its NotBefore. It tells whether it
+// Rewrite gives the job another payload and lets it run as soon as it may, not before its NotBefore. It reports whether it
 // did: a job that a process has claimed, that is no longer where it was, or that waits in line for
 // its conflict key, stays as it is.
 func (w *Listed) Rewrite(ctx context.Context, payload []byte) (done bool, err error) {

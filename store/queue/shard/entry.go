@@ -64,7 +64,7 @@ func (e *Entry) size() int {
 	return size
 }
 
-// plain tells whether the job can be of the short kind.
+// plain reports whether the job can be of the short kind.
 func (e *Entry) plain() bool { return e.past.plain(&e.Job) }
 
 func (e *past) plain(j *Job) bool {
@@ -142,7 +142,7 @@ func parseEntry(text []byte) (*Entry, error) {
 	return e, nil
 }
 
-// bare tells whether the job's end changes nothing but its entry and its report.
+// bare reports whether the job's end changes nothing but its entry and its report.
 func (e *past) bare(j *Job) bool {
 	return e.named == "" && j.Key == "" && j.Unique == "" && j.Group == "" && e.attachments == ""
 }

@@ -115,7 +115,7 @@ func (p *Stepper) Again(c *Claimed, r Result) (string, error) {
 	return p.Finish(c, r)
 }
 
-// LateClaim lets a copy of the last call but one arrive, for up to n jobs, and tells whether it
+// LateClaim lets a copy of the last call but one arrive, for up to n jobs, and reports whether it
 // did anything.
 func (p *Stepper) LateClaim(n int) (ran bool, err error) {
 	last := p.w.sender.answered
@@ -143,7 +143,7 @@ func (p *Stepper) LeaseTrusted() time.Duration {
 	return time.Duration(l.deadline() - l.renewed.Load())
 }
 
-// Renew renews the session by a look and tells whether it was there.
+// Renew renews the session by a look and reports whether it was there.
 func (p *Stepper) Renew() (alive bool, err error) {
 	u, err := (&maintainer{w: p.w}).look(context.Background(), p.w.present(), false)
 	return u.alive, err
@@ -158,7 +158,7 @@ func (p *Stepper) Maintain() error {
 	}
 }
 
-// Look takes one step of maintenance and tells whether there is more to do.
+// Look takes one step of maintenance and reports whether there is more to do.
 func (p *Stepper) Look() (more bool, err error) {
 	u, err := (&maintainer{w: p.w}).look(context.Background(), p.w.present(), true)
 	return u.more, err

@@ -133,7 +133,7 @@ func (r *results) recorded(c *call, made int64) {
 }
 
 // putBack keeps the results and marks of a call that did not run: they leave again. It
-// tells whether Redis refused them so often that the lease is to be given up.
+// reports whether Redis refused them so often that the lease is to be given up.
 func (r *results) putBack(c *call, refused bool) (giveUp bool) {
 	if len(c.results)+len(c.marks) > 0 && refused {
 		r.refused++

@@ -39,7 +39,7 @@ func NewProcess(jobs, writes context.Context, places int, callbacks Callbacks) *
 // clock is the time since the process was made, monotonic.
 func (p *Process) clock() int64 { return int64(time.Since(p.started)) }
 
-// Idle waits until no job is unfinished, at most for a time, and tells whether none is.
+// Idle waits until no job is unfinished, at most for a time, and reports whether none is.
 func (p *Process) Idle(limit time.Duration) bool {
 	ctx, cancel := context.WithTimeout(p.writes, limit)
 	defer cancel()

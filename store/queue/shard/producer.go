@@ -97,7 +97,7 @@ func (r *Request) end(err error) {
 	}
 }
 
-// over tells whether the caller was answered.
+// over reports whether the caller was answered.
 func (r *Request) over() bool {
 	select {
 	case <-r.done:

@@ -123,7 +123,7 @@ func (l *sender) lead() {
 	}
 }
 
-// goesOn tells whether somebody asked for a call meanwhile, or else stops the sender.
+// goesOn reports whether somebody asked for a call meanwhile, or else stops the sender.
 func (l *sender) goesOn() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -230,7 +230,7 @@ func (l *sender) try(c *call) (done bool, err error) {
 	return false, nil
 }
 
-// mustKnow tells whether a call that may have run has to be repeated, because it records
+// mustKnow reports whether a call that may have run has to be repeated, because it records
 // results. Any other call is given up, so that results behind it leave at once; jobs that
 // it may have claimed are found by a comparison (resolve).
 func (l *sender) mustKnow(c *call) bool {

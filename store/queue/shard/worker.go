@@ -41,7 +41,7 @@ func (cs *claims) want(arrived ...unclaimed) {
 	cs.unclaimed = append(cs.unclaimed, arrived...)
 }
 
-// some tells whether jobs probably wait to be claimed.
+// some reports whether jobs probably wait to be claimed.
 func (cs *claims) some() bool { return cs.wantsMore || len(cs.unclaimed) > 0 }
 
 // take gives a call that has places the entries that it is to reclaim.
@@ -75,7 +75,7 @@ type inbox struct {
 	handing bool // a goroutine hands them out
 }
 
-// put adds jobs. It tells whether the caller has to start the goroutine.
+// put adds jobs. It reports whether the caller has to start the goroutine.
 func (b *inbox) put(jobs []*Claimed) (start bool) {
 	b.jobs = append(b.jobs, jobs...)
 	start = len(b.jobs) > 0 && !b.handing

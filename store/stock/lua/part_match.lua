@@ -3,7 +3,7 @@
 -- ARGV: none
 -- RETURNS: nothing; it only defines a function
 
--- matches tells whether a sale of this version (false: there is none) is one that the
+-- matches reports whether a sale of this version (false: there is none) is one that the
 -- condition asks for: '' any or none, '*' any, 'absent' none, ',3,7,' one of these
 -- versions, '!,3,7,' none of these.
 local function matches(condition, version)

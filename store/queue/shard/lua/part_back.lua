@@ -7,7 +7,7 @@
 -- GIVES: LETTERS, holds, give_back, empty_session, put_back_unclaimed
 local LETTERS = { 'r', 'm', 'f', 'a' } -- of the streams
 
--- holds tells whether a session has anything pending. What its process believes may be
+-- holds reports whether a session has anything pending. What its process believes may be
 -- older than a claim that is under way.
 local function holds(session)
   for _, letter in ipairs(LETTERS) do

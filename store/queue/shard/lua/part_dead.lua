@@ -22,7 +22,7 @@ local function forget_dead(eid, v)
   if redis.call('HGET', DEADIDS, v[2]) == eid then redis.call('HDEL', DEADIDS, v[2]) end
 end
 
--- trim_dead drops old dead letters, and tells whether there may be more to drop.
+-- trim_dead drops old dead letters, and reports whether there may be more to drop.
 local function trim_dead(ms, dead_ttl, dead_max, step)
   local over, gone = redis.call('XLEN', DEAD) - dead_max, 0
   for _, one in ipairs(redis.call('XRANGE', DEAD, '-', '+', 'COUNT', over > 0 and step or 2)) do

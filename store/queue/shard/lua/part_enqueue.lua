@@ -9,7 +9,7 @@
 -- furthest says how long the job waits that waits longest for its own time, in ms.
 local furthest = { ms = 0 }
 
--- has_ended tells whether a job's end is on record.
+-- has_ended reports whether a job's end is on record.
 local function has_ended(e)
   for _, key in ipairs(buckets_of(e)) do
     if redis.call('HEXISTS', key, e.i) == 1 then return true end

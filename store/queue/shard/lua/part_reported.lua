@@ -17,7 +17,7 @@ local function note_part(key)
 end
 
 -- trim_parts forgets at most `most` of the oldest parts above the limit, and a few of the others
--- whose hash is gone. It tells whether there is more to forget.
+-- whose hash is gone. It reports whether there is more to forget.
 local function trim_parts(most)
   local over = redis.call('ZCARD', REPORTED) - PARTS
   if over > 0 then redis.call('ZREMRANGEBYRANK', REPORTED, 0, math.min(over, most) - 1) end

@@ -7,7 +7,7 @@
 -- GIVES: IDLE, renew
 local IDLE = 3 -- leases until a session with nothing in flight is taken for dead
 
--- renew moves the end of a session's lease to so many ms from now, and tells whether the
+-- renew moves the end of a session's lease to so many ms from now, and reports whether the
 -- session is still there. The first write of a script decides whether a full Redis refuses
 -- it: whatever frees memory must begin with a command that none refuses.
 local function renew(session, now, ms)

@@ -12,7 +12,7 @@ local function set_fields(key, list, first, last)
 end
 
 -- touch makes a key live at least ttl ms more, once per script. A key that is `always`
--- given the same time is not asked how long it lives. It tells whether a key had no
+-- given the same time is not asked how long it lives. It reports whether a key had no
 -- lifetime, because this script made it.
 local function touch(key, ttl, always)
   if fresh[key] then return end
