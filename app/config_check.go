@@ -339,18 +339,18 @@ func (l logLevel) String() string { return strings.ToLower(slog.Level(l).String(
 type onOff bool
 
 // UnmarshalText reads on or off.
-func (s *onOff) UnmarshalText(text []byte) error {
+func (o *onOff) UnmarshalText(text []byte) error {
 	switch string(text) {
 	case "on", "off":
-		*s = string(text) == "on"
+		*o = string(text) == "on"
 		return nil
 	}
 	return fmt.Errorf("is neither on nor off")
 }
 
 // String is how it is written, for the log.
-func (s onOff) String() string {
-	if s {
+func (o onOff) String() string {
+	if o {
 		return "on"
 	}
 	return "off"

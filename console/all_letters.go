@@ -49,16 +49,16 @@ func (v *visit) askAllLetters() error {
 }
 
 // add counts a group if the filter chooses it, as the routes do.
-func (d *allLetters) add(g *api.DeadLetterGroup) {
-	f := d.Filter
+func (a *allLetters) add(g *api.DeadLetterGroup) {
+	f := a.Filter
 	fits := func(name, value string) bool { return f.Get(name) == "" || f.Get(name) == value }
 	topic, _, _ := strings.Cut(g.App, "/")
 	switch {
 	case !fits("kind", g.Kind):
 	case fits("reason", g.Reason) && fits("type", g.Type) && (fits("app", g.App) || fits("app", topic)):
-		d.Count += g.Count
+		a.Count += g.Count
 	case g.Reason == api.DeadLetterRest:
-		d.AtLeast = true
+		a.AtLeast = true
 	}
 }
 

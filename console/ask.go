@@ -44,19 +44,19 @@ type reply struct {
 }
 
 // Header are the headers of the answer.
-func (a *reply) Header() http.Header { return a.header }
+func (r *reply) Header() http.Header { return r.header }
 
 // WriteHeader keeps the status; only the first counts.
-func (a *reply) WriteHeader(status int) {
-	if a.status == 0 {
-		a.status = status
+func (r *reply) WriteHeader(status int) {
+	if r.status == 0 {
+		r.status = status
 	}
 }
 
 // Write keeps a part of the body.
-func (a *reply) Write(text []byte) (int, error) {
-	a.WriteHeader(http.StatusOK)
-	return a.body.Write(text)
+func (r *reply) Write(text []byte) (int, error) {
+	r.WriteHeader(http.StatusOK)
+	return r.body.Write(text)
 }
 
 // ask calls a JSON route with the key of the session and decodes the answer into out, if out is not
@@ -71,18 +71,18 @@ func (v *visit) ask(method, path string, in, out any, headers ...string) error {
 }
 
 // decode reads the answer into out, if out is not nil. A refusal is a *problem.
-func (a *reply) decode(out any) error {
-	if a.status >= http.StatusBadRequest {
+func (r *reply) decode(out any) error {
+	if r.status >= http.StatusBadRequest {
 		p := &problem{}
-		if err := json.Unmarshal(a.body.Bytes(), &p.Problem); err != nil || p.Status == 0 {
-			return fmt.Errorf("a route answered %d without a problem", a.status)
+		if err := json.Unmarshal(r.body.Bytes(), &p.Problem); err != nil || p.Status == 0 {
+			return fmt.Errorf("a route answered %d without a problem", r.status)
 		}
 		return p
 	}
-	if out == nil || a.body.Len() == 0 {
+	if out == nil || r.body.Len() == 0 {
 		return nil
 	}
-	return json.Unmarshal(a.body.Bytes(), out)
+	return json.Unmarshal(r.body.Bytes(), out)
 }
 
 // call calls a JSON route.

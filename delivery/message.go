@@ -236,38 +236,38 @@ type fields struct {
 	short bool
 }
 
-func (r *fields) take(n int) []byte {
-	if n < 0 || n > len(r.rest) {
-		r.rest, r.short = nil, true
+func (f *fields) take(n int) []byte {
+	if n < 0 || n > len(f.rest) {
+		f.rest, f.short = nil, true
 		return nil
 	}
-	taken := r.rest[:n]
-	r.rest = r.rest[n:]
+	taken := f.rest[:n]
+	f.rest = f.rest[n:]
 	return taken
 }
 
-func (r *fields) byte() byte {
-	if b := r.take(1); b != nil {
+func (f *fields) byte() byte {
+	if b := f.take(1); b != nil {
 		return b[0]
 	}
 	return 0
 }
 
-func (r *fields) text() string {
-	size, n := binary.Uvarint(r.rest)
-	if n <= 0 || size > uint64(len(r.rest)-n) {
+func (f *fields) text() string {
+	size, n := binary.Uvarint(f.rest)
+	if n <= 0 || size > uint64(len(f.rest)-n) {
 		n, size = -1, 0
 	}
-	r.take(n)
-	return string(r.take(int(size)))
+	f.take(n)
+	return string(f.take(int(size)))
 }
 
-func (r *fields) number() int64 {
-	v, n := binary.Varint(r.rest)
+func (f *fields) number() int64 {
+	v, n := binary.Varint(f.rest)
 	if n <= 0 {
 		n = -1
 	}
-	r.take(n)
+	f.take(n)
 	return v
 }
 

@@ -302,43 +302,43 @@ func (s *windows) check() {
 }
 
 // note records an answer.
-func (a *window) note(now time.Time, took time.Duration) {
-	switch passed := now.Sub(a.since); {
+func (w *window) note(now time.Time, took time.Duration) {
+	switch passed := now.Sub(w.since); {
 	case passed > 2*leastFor:
-		a.since, a.least = now, [2]time.Duration{}
+		w.since, w.least = now, [2]time.Duration{}
 	case passed > leastFor:
-		a.since, a.least = now, [2]time.Duration{0, a.least[0]}
+		w.since, w.least = now, [2]time.Duration{0, w.least[0]}
 	}
-	if a.least[0] == 0 || took < a.least[0] {
-		a.least[0] = took
+	if w.least[0] == 0 || took < w.least[0] {
+		w.least[0] = took
 	}
-	if a.lately == 0 {
-		a.lately = took
+	if w.lately == 0 {
+		w.lately = took
 	}
-	a.lately += (took - a.lately) / 16
-	a.answered = now
+	w.lately += (took - w.lately) / 16
+	w.answered = now
 }
 
 // hangs reports whether an app has requests under way and does not answer.
-func (a *window) hangs(now time.Time) bool { return a.taken > 0 && now.Sub(a.answered) > hangsAfter }
+func (w *window) hangs(now time.Time) bool { return w.taken > 0 && now.Sub(w.answered) > hangsAfter }
 
 // late reports whether the app's answers take much longer than they did.
-func (a *window) late() bool {
-	least := a.least[0]
-	if before := a.least[1]; before > 0 {
+func (w *window) late() bool {
+	least := w.least[0]
+	if before := w.least[1]; before > 0 {
 		least = min(least, before)
 	}
-	return a.lately > lateAfter*least
+	return w.lately > lateAfter*least
 }
 
 // size is how many requests the app may have in flight, of its share.
-func (a *window) size(now time.Time, share int) int {
+func (w *window) size(now time.Time, share int) int {
 	switch {
-	case a.hangs(now):
+	case w.hangs(now):
 		return min(hangingWindow, share)
-	case a.lately == 0:
+	case w.lately == 0:
 		return min(firstWindow, share)
-	case a.late():
+	case w.late():
 		return share / 2
 	}
 	return share
@@ -347,13 +347,13 @@ func (a *window) size(now time.Time, share int) int {
 // soon is how many requests may wait for the app: as many as it is likely to take within their
 // patience, by those that it has under way and the time of its answers. Fewer parts may wait, because other
 // processes may have room for them.
-func (a *window) soon(now time.Time, part bool) int {
+func (w *window) soon(now time.Time, part bool) int {
 	n := firstWindow
 	switch {
-	case a.hangs(now):
+	case w.hangs(now):
 		return 0
-	case a.lately > 0:
-		n = int(float64(a.taken) * float64(patience) / float64(a.lately))
+	case w.lately > 0:
+		n = int(float64(w.taken) * float64(patience) / float64(w.lately))
 	}
 	if part {
 		return n / 4

@@ -143,13 +143,13 @@ func mustSections(t testing.TB, name string) map[string]string {
 func TestOperationsNamesWhatTheLogSays(t *testing.T) {
 	t.Parallel()
 	w, lines := mustWords(t), 0
-	for _, match := range seenLine.FindAllStringSubmatch(storetest.RepositoryFile(t, "docs/operations.md"), -1) {
+	for _, match := range seenLine.FindAllStringSubmatch(storetest.RepositoryFile(t, "docs/runbook.md"), -1) {
 		if match[1] != "log" {
 			continue
 		}
 		lines++
 		if !w.has(match[2]) {
-			t.Errorf("docs/operations.md shows a line of the log that nothing writes: %s", match[2])
+			t.Errorf("docs/runbook.md shows a line of the log that nothing writes: %s", match[2])
 		}
 	}
 	if lines < 10 {
@@ -212,12 +212,12 @@ func TestAlertsHaveSections(t *testing.T) {
 	alerts := regexp.MustCompile(`(?m)^ +- alert: (\w+)$`).FindAllStringSubmatch(rules, -1)
 	for _, block := range strings.Split(rules, "- alert: ")[1:] {
 		name, text, _ := strings.Cut(block, "\n")
-		link := regexp.MustCompile(`runbook: docs/operations\.md#(\S+)`).FindStringSubmatch(text)
-		if link == nil || !slices.Contains(anchors(storetest.RepositoryFile(t, "docs/operations.md")), strings.Trim(link[1], `"`)) {
+		link := regexp.MustCompile(`runbook: docs/runbook\.md#(\S+)`).FindStringSubmatch(text)
+		if link == nil || !slices.Contains(anchors(storetest.RepositoryFile(t, "docs/runbook.md")), strings.Trim(link[1], `"`)) {
 			t.Errorf("alert %s has no section: %v", name, link)
 		}
 	}
-	for title, text := range mustSections(t, "docs/operations.md") {
+	for title, text := range mustSections(t, "docs/runbook.md") {
 		named := 0
 		for _, alert := range alerts {
 			if strings.Contains(text, "`"+alert[1]+"`") {
@@ -229,8 +229,8 @@ func TestAlertsHaveSections(t *testing.T) {
 		}
 	}
 	for _, alert := range alerts {
-		if !strings.Contains(storetest.RepositoryFile(t, "docs/operations.md"), "`"+alert[1]+"`") {
-			t.Errorf("docs/operations.md does not name the alert %s", alert[1])
+		if !strings.Contains(storetest.RepositoryFile(t, "docs/runbook.md"), "`"+alert[1]+"`") {
+			t.Errorf("docs/runbook.md does not name the alert %s", alert[1])
 		}
 	}
 	if len(alerts) < 15 {

@@ -18,7 +18,7 @@ import (
 // runbookKey is the API key of the servers on which the lines of the runbook are tested.
 const runbookKey = "ff_runbook_0123456789abcdefghijklmnopqrstuvwxyz"
 
-// chapter is a section of docs/operations.md: the symptoms, and the shell lines.
+// chapter is a section of docs/runbook.md: the symptoms, and the shell lines.
 type chapter struct {
 	title string
 	seen  []sight
@@ -40,9 +40,9 @@ var (
 // mustChapters reads the runbook: the lines before all sections, and the sections.
 func mustChapters(t testing.TB) (before string, all []chapter) {
 	t.Helper()
-	_, text, found := strings.Cut(storetest.RepositoryFile(t, "docs/operations.md"), "\n## When something is wrong\n")
+	_, text, found := strings.Cut(storetest.RepositoryFile(t, "docs/runbook.md"), "\n## When something is wrong\n")
 	if !found {
-		t.Fatal("docs/operations.md has no runbook")
+		t.Fatal("docs/runbook.md has no faults")
 	}
 	text, _, _ = strings.Cut(text, "\n## ")
 	parts := strings.Split(text, "\n### ")

@@ -32,22 +32,22 @@ type Settings struct {
 }
 
 // SetDefaults sets the fields that are zero to their defaults.
-func (o *Settings) SetDefaults() {
-	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	if o.Now == nil {
-		o.Now = time.Now
+func (s *Settings) SetDefaults() {
+	s.Logger = cmp.Or(s.Logger, slog.New(slog.DiscardHandler))
+	if s.Now == nil {
+		s.Now = time.Now
 	}
-	o.Timeout = cmp.Or(o.Timeout, 20*time.Second)
-	o.DialTimeout = cmp.Or(o.DialTimeout, 10*time.Second)
-	o.ReadIdle = cmp.Or(o.ReadIdle, 5*time.Second)
-	o.PingTimeout = cmp.Or(o.PingTimeout, 5*time.Second)
-	o.SendWithin = cmp.Or(o.SendWithin, 5*time.Second)
+	s.Timeout = cmp.Or(s.Timeout, 20*time.Second)
+	s.DialTimeout = cmp.Or(s.DialTimeout, 10*time.Second)
+	s.ReadIdle = cmp.Or(s.ReadIdle, 5*time.Second)
+	s.PingTimeout = cmp.Or(s.PingTimeout, 5*time.Second)
+	s.SendWithin = cmp.Or(s.SendWithin, 5*time.Second)
 }
 
 // Pool is how connections to a service are made; the host is that of its base URL.
-func (o *Settings) Pool(service, host string) h2.Options {
+func (s *Settings) Pool(service, host string) h2.Options {
 	return h2.Options{
-		Name: service, Host: host, Logger: o.Logger,
-		DialTimeout: o.DialTimeout, ReadIdle: o.ReadIdle, PingTimeout: o.PingTimeout, AnswerWithin: o.AnswerWithin, SendWithin: o.SendWithin,
+		Name: service, Host: host, Logger: s.Logger,
+		DialTimeout: s.DialTimeout, ReadIdle: s.ReadIdle, PingTimeout: s.PingTimeout, AnswerWithin: s.AnswerWithin, SendWithin: s.SendWithin,
 	}
 }

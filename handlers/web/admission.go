@@ -22,22 +22,22 @@ func newAdmission(maxBytes int64) *admission {
 }
 
 // grow counts a body that grows from `from` to `to` bytes. shrink removes the body from the count.
-func (l *admission) grow(from, to int64) error {
+func (a *admission) grow(from, to int64) error {
 	ordinary := min(to, api.MaxBody) - min(from, api.MaxBody)
-	if err := take(&l.ordinary, ordinary, l.maxOrdinary); err != nil {
+	if err := take(&a.ordinary, ordinary, a.maxOrdinary); err != nil {
 		return err
 	}
-	err := take(&l.large, to-from-ordinary, l.maxLarge)
+	err := take(&a.large, to-from-ordinary, a.maxLarge)
 	if err != nil {
-		l.ordinary.Add(-ordinary)
+		a.ordinary.Add(-ordinary)
 	}
 	return err
 }
 
-func (l *admission) shrink(from int64) {
+func (a *admission) shrink(from int64) {
 	ordinary := min(from, api.MaxBody)
-	l.ordinary.Add(-ordinary)
-	l.large.Add(ordinary - from)
+	a.ordinary.Add(-ordinary)
+	a.large.Add(ordinary - from)
 }
 
 // longAnswer is the length from which the answer to a read, or what a stream writes at once, counts

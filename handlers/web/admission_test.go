@@ -41,22 +41,22 @@ func TestAdmission(t *testing.T) {
 	})
 }
 
-func (l *admission) mustGrow(t *testing.T, from, to int64) {
+func (a *admission) mustGrow(t *testing.T, from, to int64) {
 	t.Helper()
-	if err := l.grow(from, to); err != nil {
+	if err := a.grow(from, to); err != nil {
 		t.Fatalf("from %d to %d: %v", from, to, err)
 	}
 }
 
 // visit holds a body of size bytes for a moment.
-func (l *admission) visit(size int64) error {
-	if err := l.grow(0, 1); err != nil {
+func (a *admission) visit(size int64) error {
+	if err := a.grow(0, 1); err != nil {
 		return err
 	}
-	if err := l.grow(1, size); err != nil {
-		l.shrink(1)
+	if err := a.grow(1, size); err != nil {
+		a.shrink(1)
 		return err
 	}
-	l.shrink(size)
+	a.shrink(size)
 	return nil
 }

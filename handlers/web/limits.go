@@ -97,40 +97,40 @@ func newRates(limit RateLimit, name, may string) *rates {
 	return l
 }
 
-func (l *rates) bucket(caller string, now time.Time) *rate.Limiter {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.newer == nil || now.Sub(l.begun) > l.period {
-		l.newer, l.older, l.begun = make(map[string]*rate.Limiter), l.newer, now
+func (r *rates) bucket(caller string, now time.Time) *rate.Limiter {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.newer == nil || now.Sub(r.begun) > r.period {
+		r.newer, r.older, r.begun = make(map[string]*rate.Limiter), r.newer, now
 	}
-	b := l.newer[caller]
+	b := r.newer[caller]
 	if b == nil {
-		if b = l.older[caller]; b == nil {
-			b = rate.NewLimiter(l.perSecond, l.burst)
+		if b = r.older[caller]; b == nil {
+			b = rate.NewLimiter(r.perSecond, r.burst)
 		}
-		l.newer[caller] = b
+		r.newer[caller] = b
 	}
 	return b
 }
 
 // take spends n requests or bytes of the caller's quota, at most a full one, and puts the rest of the quota into h, as
 // draft-ietf-httpapi-ratelimit-headers says.
-func (l *rates) take(caller string, n int, now time.Time, h http.Header) error {
-	if l.perSecond == 0 {
+func (r *rates) take(caller string, n int, now time.Time, h http.Header) error {
+	if r.perSecond == 0 {
 		return nil
 	}
-	b := l.bucket(caller, now)
-	n = min(n, l.burst)
+	b := r.bucket(caller, now)
+	n = min(n, r.burst)
 	allowed := b.AllowN(now, n)
 	left := math.Max(0, b.TokensAt(now))
-	refill := math.Ceil((float64(l.burst) - left) / float64(l.perSecond))
-	h["Ratelimit-Policy"] = l.policy
-	h["Ratelimit"] = []string{`"` + l.name + `";r=` + strconv.Itoa(int(left)) + ";t=" + strconv.Itoa(int(refill))}
+	refill := math.Ceil((float64(r.burst) - left) / float64(r.perSecond))
+	h["Ratelimit-Policy"] = r.policy
+	h["Ratelimit"] = []string{`"` + r.name + `";r=` + strconv.Itoa(int(left)) + ";t=" + strconv.Itoa(int(refill))}
 	if allowed {
 		return nil
 	}
-	e := api.Errorf(api.CodeRateLimited, "%s", l.detail)
-	e.RetryAfter = max(time.Millisecond, time.Duration((float64(n)-left)/float64(l.perSecond)*float64(time.Second)))
+	e := api.Errorf(api.CodeRateLimited, "%s", r.detail)
+	e.RetryAfter = max(time.Millisecond, time.Duration((float64(n)-left)/float64(r.perSecond)*float64(time.Second)))
 	return e
 }
 

@@ -145,7 +145,7 @@ func (s *Store) readCache(ctx context.Context, queries []Query) *cacheRead {
 }
 
 // marked reports whether the query's mark exists.
-func (f *cached) marked() bool { return f.mark != nil && f.mark.Err() == nil && f.mark.Val() > 0 }
+func (c *cached) marked() bool { return c.mark != nil && c.mark.Err() == nil && c.mark.Val() > 0 }
 
 // decodeHit reads an entry's devices, opt-out and mute. It returns false if there is no entry, or
 // none that this version understands.

@@ -6,6 +6,24 @@
 // shard is the package shard: its comment says how a job is stored, what a lease is, what a
 // call sent twice does, and lists the Redis keys.
 //
+// # The life of a job
+//
+//	          Enqueue
+//	             │
+//	delay ┌──────┴──────┐ another job has its conflict key
+//	      v             v
+//	    later         waiting line ── its head ends, fails, defers or is parked ──┐
+//	      │ due                                                                   │
+//	      v                                                                       │
+//	    ready to run <────────────────────────────────────────────────────────────┘
+//	      │    ^ ^ ^
+//	claim │    │ │ └── Continue, Release; the lease of its process ended (after many times: dead)
+//	      v    │ └──── moved back <── parked <── Park
+//	    running└────── later <── Retry (a failure; after the last one: dead), Defer
+//	      │
+//	      ├── Done ──> gone; its result is in report, group and tombstone
+//	      └── Dead ──> dead letter ── retried by an operator ──> ready to run
+//
 // The places of a process (InFlight) belong to no shard: shards that found none are woken
 // in turns (shard/limiter.go). Calls use the places that their results free, unless other
 // shards wait for places.

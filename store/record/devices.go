@@ -234,14 +234,14 @@ func (db *DB) SetDeviceState(ctx context.Context, w DeviceWrite, v StateChange) 
 	}})
 }
 
-func (v StateChange) applies(r deviceRow) bool {
+func (c StateChange) applies(r deviceRow) bool {
 	switch {
-	case r.RegisteredAt > v.RegisteredAt.UnixMilli():
+	case r.RegisteredAt > c.RegisteredAt.UnixMilli():
 		return false
-	case !v.At.IsZero() && r.RegisteredAt > v.At.UnixMilli():
+	case !c.At.IsZero() && r.RegisteredAt > c.At.UnixMilli():
 		return false
 	}
-	return r.State != string(api.DeviceDropped) && r.State != string(v.State)
+	return r.State != string(api.DeviceDropped) && r.State != string(c.State)
 }
 
 // shorten makes a reason fit its column. Reasons come from outside and may contain anything;

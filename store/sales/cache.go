@@ -51,116 +51,116 @@ func newCache(on bool) *cache {
 }
 
 // now is the time on the cache's own clock.
-func (m *cache) now() time.Duration { return m.clock() }
+func (c *cache) now() time.Duration { return c.clock() }
 
 // entry finds or makes a sale's entry. A full map is emptied, so that it stays bounded; each
 // sale is then read from Redis once more. Callers hold mu.
-func (m *cache) entry(sale string) *cachedSale {
-	k := m.sales[sale]
+func (c *cache) entry(sale string) *cachedSale {
+	k := c.sales[sale]
 	if k == nil {
-		if len(m.sales) >= maxCached {
-			m.forgetAll()
-			clear(m.sales)
+		if len(c.sales) >= maxCached {
+			c.forgetAll()
+			clear(c.sales)
 		}
 		k = &cachedSale{}
-		m.sales[sale] = k
+		c.sales[sale] = k
 	}
 	return k
 }
 
 // drop removes everything about a sale.
-func (m *cache) drop(sale string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.absent, sale)
-	if k := m.sales[sale]; k != nil {
+func (c *cache) drop(sale string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.absent, sale)
+	if k := c.sales[sale]; k != nil {
 		k.refusal = nil
-		m.forget(sale, k)
+		c.forget(sale, k)
 	}
 }
 
 // dropState removes a sale's numbers, but not that it is sold out. It is for changes that take
 // units and give none back.
-func (m *cache) dropState(sale string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if k := m.sales[sale]; k != nil {
-		m.forget(sale, k)
+func (c *cache) dropState(sale string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if k := c.sales[sale]; k != nil {
+		c.forget(sale, k)
 	}
 }
 
 // dropAll forgets every sale.
-func (m *cache) dropAll() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.forgetAll()
+func (c *cache) dropAll() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.forgetAll()
 }
 
 // forgetAll is dropAll for callers that hold mu.
-func (m *cache) forgetAll() {
-	clear(m.absent)
-	for sale, k := range m.sales {
+func (c *cache) forgetAll() {
+	clear(c.absent)
+	for sale, k := range c.sales {
 		k.refusal = nil
-		m.forget(sale, k)
+		c.forget(sale, k)
 	}
 }
 
 // forget forgets a sale's numbers. A read that is under way still answers its waiting callers,
 // but is not remembered, and new callers do not share it. Callers hold mu.
-func (m *cache) forget(sale string, k *cachedSale) {
+func (c *cache) forget(sale string, k *cachedSale) {
 	k.present = nil
 	k.changes++
-	m.reads.Forget(sale)
+	c.reads.Forget(sale)
 }
 
 // putAbsent remembers that neither Redis nor SQL has a sale. A full map is emptied.
-func (m *cache) putAbsent(sale string, asked time.Duration) {
-	if !m.on {
+func (c *cache) putAbsent(sale string, asked time.Duration) {
+	if !c.on {
 		return
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if len(m.absent) >= maxCached {
-		clear(m.absent)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.absent) >= maxCached {
+		clear(c.absent)
 	}
-	m.absent[sale] = asked
+	c.absent[sale] = asked
 }
 
 // isAbsent reports whether SQL did not have a sale less than a second ago.
-func (m *cache) isAbsent(sale string) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	asked, is := m.absent[sale]
-	return is && m.now()-asked < absentTime
+func (c *cache) isAbsent(sale string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	asked, is := c.absent[sale]
+	return is && c.now()-asked < absentTime
 }
 
 // putRefusal keeps a refusal until 100 ms after the request to Redis, or until the next hold is
 // due, if that is earlier.
-func (m *cache) putRefusal(sale string, s *stock.SoldOut, err error, asked time.Duration) {
+func (c *cache) putRefusal(sale string, s *stock.SoldOut, err error, asked time.Duration) {
 	refusal, ok := err.(*api.Error)
-	if !m.on || !ok {
+	if !c.on || !ok {
 		return
 	}
 	until := asked + cacheTime
 	if s.NextDue > 0 {
 		until = min(until, asked+s.NextDue)
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	k := m.entry(sale)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k := c.entry(sale)
 	k.refusal, k.available, k.until = refusal, maps.Clone(s.Available), until
 }
 
 // soldOut refuses lines if a recent refusal has all their skus, and one line asks for more units
 // than were available.
-func (m *cache) soldOut(sale string, lines []api.Line) error {
-	if !m.on {
+func (c *cache) soldOut(sale string, lines []api.Line) error {
+	if !c.on {
 		return nil
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	k := m.sales[sale]
-	if k == nil || k.refusal == nil || m.now() >= k.until {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k := c.sales[sale]
+	if k == nil || k.refusal == nil || c.now() >= k.until {
 		return nil
 	}
 	short := false
@@ -186,11 +186,11 @@ func (m *cache) soldOut(sale string, lines []api.Line) error {
 
 // sale returns a sale that was read at most 100 ms ago, or reads it. Callers that arrive during the
 // read share the answer, unless the sale changed in between.
-func (m *cache) sale(ctx context.Context, sale string, read func(context.Context, string) (*api.Sale, error)) (*api.Sale, error) {
-	if !m.on {
+func (c *cache) sale(ctx context.Context, sale string, read func(context.Context, string) (*api.Sale, error)) (*api.Sale, error) {
+	if !c.on {
 		return read(ctx, sale)
 	}
-	present, done := m.join(ctx, sale, read)
+	present, done := c.join(ctx, sale, read)
 	if present != nil {
 		return present, nil
 	}
@@ -205,14 +205,14 @@ func (m *cache) sale(ctx context.Context, sale string, read func(context.Context
 
 // join returns a sale that was read at most 100 ms ago, or the read that is under way, or a new
 // one.
-func (m *cache) join(ctx context.Context, sale string, read func(context.Context, string) (*api.Sale, error)) (*api.Sale, <-chan singleflight.Result) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if k := m.sales[sale]; k != nil && k.present != nil && m.now()-k.read < cacheTime {
+func (c *cache) join(ctx context.Context, sale string, read func(context.Context, string) (*api.Sale, error)) (*api.Sale, <-chan singleflight.Result) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if k := c.sales[sale]; k != nil && k.present != nil && c.now()-k.read < cacheTime {
 		return k.present, nil
 	}
-	return nil, m.reads.DoChan(sale, func() (any, error) {
-		return m.fetch(context.WithoutCancel(ctx), sale, read)
+	return nil, c.reads.DoChan(sale, func() (any, error) {
+		return c.fetch(context.WithoutCancel(ctx), sale, read)
 	})
 }
 
@@ -220,16 +220,16 @@ func (m *cache) join(ctx context.Context, sale string, read func(context.Context
 const readTimeout = 5 * time.Second
 
 // fetch reads a sale, and remembers it if nothing has changed in the meantime.
-func (m *cache) fetch(ctx context.Context, sale string, read func(context.Context, string) (*api.Sale, error)) (*api.Sale, error) {
+func (c *cache) fetch(ctx context.Context, sale string, read func(context.Context, string) (*api.Sale, error)) (*api.Sale, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	m.mu.Lock()
-	k, asked := m.entry(sale), m.now()
+	c.mu.Lock()
+	k, asked := c.entry(sale), c.now()
 	changes := k.changes
-	m.mu.Unlock()
+	c.mu.Unlock()
 	present, err := read(ctx, sale)
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if err == nil && k.changes == changes {
 		k.present, k.read = present, asked
 	}

@@ -32,21 +32,21 @@ type maintenance struct {
 	running sync.WaitGroup
 }
 
-func (w *maintenance) start(ctx context.Context, f finding) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.busy[f.partition] || len(w.busy) >= maintainedAtOnce {
+func (m *maintenance) start(ctx context.Context, f finding) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.busy[f.partition] || len(m.busy) >= maintainedAtOnce {
 		return
 	}
-	w.busy[f.partition] = true
-	w.running.Go(func() {
+	m.busy[f.partition] = true
+	m.running.Go(func() {
 		defer func() {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			delete(w.busy, f.partition)
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			delete(m.busy, f.partition)
 		}()
-		if err := w.sweeper.maintain(ctx, f); err != nil && ctx.Err() == nil {
-			w.sweeper.o.Logger.Warn("maintain sale", "sale", f.sale, "partition", f.index, "error", err)
+		if err := m.sweeper.maintain(ctx, f); err != nil && ctx.Err() == nil {
+			m.sweeper.o.Logger.Warn("maintain sale", "sale", f.sale, "partition", f.index, "error", err)
 		}
 	})
 }

@@ -42,7 +42,7 @@ type partitionState struct {
 }
 
 // version is the settings' version.
-func (k *partitionState) version() int64 { return k.settings.Version }
+func (p *partitionState) version() int64 { return p.settings.Version }
 
 // The values of lua/part_state.lua's answer, in its order.
 const (
@@ -137,19 +137,19 @@ func parseState(p *partition, script *redisdb.Script, answer []any) (*partitionS
 	return k, nil
 }
 
-func (k *partitionState) readNumbers(answer []any, skus []string) {
+func (p *partitionState) readNumbers(answer []any, skus []string) {
 	stock := redisdb.ListAt(answer, stateStock)
-	k.stock = make(map[string]numbers, len(stock)/2)
+	p.stock = make(map[string]numbers, len(stock)/2)
 	for i := 0; i+1 < len(stock); i += 2 {
-		k.stock[redisdb.TextAt(stock, i)] = parseNumbers(redisdb.TextAt(stock, i+1))
+		p.stock[redisdb.TextAt(stock, i)] = parseNumbers(redisdb.TextAt(stock, i+1))
 	}
 	totals := redisdb.ListAt(answer, stateTotals)
-	k.totals = make(map[string]int64, len(totals)/2)
+	p.totals = make(map[string]int64, len(totals)/2)
 	for i := 0; i+1 < len(totals); i += 2 {
-		k.totals[redisdb.TextAt(totals, i)] = integer(totals, i+1)
+		p.totals[redisdb.TextAt(totals, i)] = integer(totals, i+1)
 	}
 	for _, sku := range skus {
-		k.settings.Items = append(k.settings.Items, Item{SKU: sku, Total: k.totals[sku]})
+		p.settings.Items = append(p.settings.Items, Item{SKU: sku, Total: p.totals[sku]})
 	}
 }
 

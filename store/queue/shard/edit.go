@@ -29,7 +29,7 @@ type Listed struct {
 }
 
 // LetterID is the own id of a dead letter in its shard. A job that died twice has two letters.
-func (w *Listed) LetterID() string { return w.eid }
+func (l *Listed) LetterID() string { return l.eid }
 
 // EachJob calls f with the jobs of the shard: those in streams, delayed, parked, and in line
 // behind a conflict key. Jobs that move meanwhile may come twice; one that moves again and again
@@ -134,16 +134,16 @@ func (s *Shard) found(where, eid, text string, f func(*Listed) error) error {
 // Rewrite gives the job another payload and lets it run as soon as it may, not before its NotBefore. It reports whether it
 // did: a job that a process has claimed, that is no longer where it was, or that waits in line for
 // its conflict key, stays as it is.
-func (w *Listed) Rewrite(ctx context.Context, payload []byte) (done bool, err error) {
-	if strings.HasPrefix(w.where, "k:") {
+func (l *Listed) Rewrite(ctx context.Context, payload []byte) (done bool, err error) {
+	if strings.HasPrefix(l.where, "k:") {
 		return false, nil
 	}
-	value, err := w.shard.db.Eval(ctx, redisdb.Write, w.shard.Scripts.rewrite, w.shard.Keys(), w.where, w.eid, w.text, payload)
+	value, err := l.shard.db.Eval(ctx, redisdb.Write, l.shard.Scripts.rewrite, l.shard.Keys(), l.where, l.eid, l.text, payload)
 	if err != nil {
-		return false, fmt.Errorf("rewrite a job of %s shard %d: %w", w.shard.Name, w.shard.n, err)
+		return false, fmt.Errorf("rewrite a job of %s shard %d: %w", l.shard.Name, l.shard.n, err)
 	}
 	answer, _ := value.([]any)
-	w.shard.NoteParked(redisdb.NumberAt(answer, 1))
+	l.shard.NoteParked(redisdb.NumberAt(answer, 1))
 	return redisdb.NumberAt(answer, 0) == 1, nil
 }
 

@@ -67,31 +67,31 @@ func (e *Entry) size() int {
 // plain reports whether the job can be of the short kind.
 func (e *Entry) plain() bool { return e.past.plain(&e.Job) }
 
-func (e *past) plain(j *Job) bool {
-	if e.named != "" || j.Key != "" || j.Unique != "" || j.Type != "" || j.Group != "" || j.Guard != "" {
+func (p *past) plain(j *Job) bool {
+	if p.named != "" || j.Key != "" || j.Unique != "" || j.Type != "" || j.Group != "" || j.Guard != "" {
 		return false
 	}
-	return len(j.ID) == IDLength && j.Delay == 0 && len(j.Counts) == 0 && e.since == 0 && e.attachments == "" &&
-		e.failures == 0 && e.lost == 0 && e.fence == 0
+	return len(j.ID) == IDLength && j.Delay == 0 && len(j.Counts) == 0 && p.since == 0 && p.attachments == "" &&
+		p.failures == 0 && p.lost == 0 && p.fence == 0
 }
 
 // head is the text of a job without its payload.
-func (e *past) head(j *Job) string {
+func (p *past) head(j *Job) string {
 	var b strings.Builder
-	if e.plain(j) {
+	if p.plain(j) {
 		b.Grow(IDLength + 2)
-		b.WriteByte(e.kind(kindPlain, kindPlainReport))
+		b.WriteByte(p.kind(kindPlain, kindPlainReport))
 		b.WriteString(j.ID)
 		b.WriteByte(0)
 		return b.String()
 	}
 	since := ""
-	if e.since > 0 {
-		since = strconv.FormatInt(e.since, 10)
+	if p.since > 0 {
+		since = strconv.FormatInt(p.since, 10)
 	}
-	b.WriteByte(e.kind(kindFull, kindFullReport))
-	fields := [fullFields]string{j.ID, j.Type, j.Key, j.Unique, j.Group, j.Guard, since, e.attachments,
-		strconv.Itoa(e.failures), strconv.Itoa(e.lost), strconv.FormatInt(e.fence, 10), e.named}
+	b.WriteByte(p.kind(kindFull, kindFullReport))
+	fields := [fullFields]string{j.ID, j.Type, j.Key, j.Unique, j.Group, j.Guard, since, p.attachments,
+		strconv.Itoa(p.failures), strconv.Itoa(p.lost), strconv.FormatInt(p.fence, 10), p.named}
 	for i, v := range fields {
 		if i > 0 {
 			b.WriteByte(separator)
@@ -102,8 +102,8 @@ func (e *past) head(j *Job) string {
 	return b.String()
 }
 
-func (e *past) kind(without, with byte) byte {
-	if e.report {
+func (p *past) kind(without, with byte) byte {
+	if p.report {
 		return with
 	}
 	return without
@@ -143,6 +143,6 @@ func parseEntry(text []byte) (*Entry, error) {
 }
 
 // bare reports whether the job's end changes nothing but its entry and its report.
-func (e *past) bare(j *Job) bool {
-	return e.named == "" && j.Key == "" && j.Unique == "" && j.Group == "" && e.attachments == ""
+func (p *past) bare(j *Job) bool {
+	return p.named == "" && j.Key == "" && j.Unique == "" && j.Group == "" && p.attachments == ""
 }

@@ -27,33 +27,33 @@ func newLimiter(total int, room func() int) *limiter {
 }
 
 // take takes up to most places without waiting and returns how many it got.
-func (g *limiter) take(most int) int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.quiet {
+func (l *limiter) take(most int) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.quiet {
 		return 0
 	}
-	n := min(most, max(g.free, 0)) // jobs that run without others may have more than there are
-	g.free -= n
+	n := min(most, max(l.free, 0)) // jobs that run without others may have more than there are
+	l.free -= n
 	return n
 }
 
 // shut tells that nothing may be claimed. The handler does not say when it has room again,
 // so a timer looks. The lock is held.
-func (g *limiter) shut() bool {
-	if g.quiet || g.free <= 0 {
+func (l *limiter) shut() bool {
+	if l.quiet || l.free <= 0 {
 		return true
 	}
-	if g.room() > 0 {
+	if l.room() > 0 {
 		return false
 	}
-	if !g.looking {
-		g.looking = true
+	if !l.looking {
+		l.looking = true
 		time.AfterFunc(lookForRoom, func() {
-			g.mu.Lock()
-			defer g.mu.Unlock()
-			g.looking = false
-			g.announce()
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.looking = false
+			l.announce()
 		})
 	}
 	return true
@@ -61,70 +61,70 @@ func (g *limiter) shut() bool {
 
 // ask has a shard woken when places are free, at once if some came free since it looked.
 // Shards are woken in turns: a free place belongs to no shard.
-func (g *limiter) ask(w *Worker) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if !slices.Contains(g.asking, w) {
-		g.asking = append(g.asking, w)
+func (l *limiter) ask(w *Worker) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !slices.Contains(l.asking, w) {
+		l.asking = append(l.asking, w)
 	}
-	g.wakeNext()
+	l.wakeNext()
 }
 
 // pass wakes the next shard in turn while places are free. release wakes one shard, which
 // may not need a place and then passes the wake-up on. A woken shard asks again only
 // without a place, so the chain ends.
-func (g *limiter) pass() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.wakeNext()
+func (l *limiter) pass() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.wakeNext()
 }
 
 // wakeNext wakes the shard that has asked for the longest time, if places are free. The
 // lock is held.
-func (g *limiter) wakeNext() {
-	if len(g.asking) > 0 && !g.shut() {
-		w := g.asking[0]
-		g.asking = g.asking[1:]
+func (l *limiter) wakeNext() {
+	if len(l.asking) > 0 && !l.shut() {
+		w := l.asking[0]
+		l.asking = l.asking[1:]
 		w.sender.wake()
 	}
 }
 
 // unasked tells that no shard waits for places and no job is to run without others, so that a call
 // may use the places that its results free.
-func (g *limiter) unasked() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return len(g.asking) == 0 && !g.quiet
+func (l *limiter) unasked() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.asking) == 0 && !l.quiet
 }
 
 // release frees places and wakes the shard that has asked for the longest time.
-func (g *limiter) release(n int) {
+func (l *limiter) release(n int) {
 	if n == 0 {
 		return
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.free += n
-	g.announce()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.free += n
+	l.announce()
 }
 
 // announce wakes all goroutines that wait, and the next shard. The lock is held.
-func (g *limiter) announce() {
-	close(g.changed)
-	g.changed = make(chan struct{})
-	g.wakeNext()
+func (l *limiter) announce() {
+	close(l.changed)
+	l.changed = make(chan struct{})
+	l.wakeNext()
 }
 
 // wait calls try under the lock until it returns true or ctx ends.
-func (g *limiter) wait(ctx context.Context, try func() bool) bool {
+func (l *limiter) wait(ctx context.Context, try func() bool) bool {
 	for {
-		g.mu.Lock()
+		l.mu.Lock()
 		if ctx.Err() == nil && try() {
-			g.mu.Unlock()
+			l.mu.Unlock()
 			return true
 		}
-		changed := g.changed
-		g.mu.Unlock()
+		changed := l.changed
+		l.mu.Unlock()
 		select {
 		case <-changed:
 		case <-ctx.Done():
@@ -134,41 +134,41 @@ func (g *limiter) wait(ctx context.Context, try func() bool) bool {
 }
 
 // open waits until there is a free place.
-func (g *limiter) open(ctx context.Context) bool {
-	return g.wait(ctx, func() bool { return !g.shut() })
+func (l *limiter) open(ctx context.Context) bool {
+	return l.wait(ctx, func() bool { return !l.shut() })
 }
 
 // isolate keeps new jobs from starting and waits, at most for the patience, until none is unfinished.
 // Then it takes the places. Jobs that last longer than the patience still run.
-func (g *limiter) isolate(ctx context.Context, how isolation) bool {
-	if !g.wait(ctx, func() bool { ok := !g.quiet; g.quiet = true; return ok }) {
+func (l *limiter) isolate(ctx context.Context, how isolation) bool {
+	if !l.wait(ctx, func() bool { ok := !l.quiet; l.quiet = true; return ok }) {
 		return false
 	}
 	waiting, cancel := context.WithTimeout(ctx, how.patience)
 	defer cancel()
-	g.wait(waiting, func() bool { return g.free == g.total })
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.free -= how.most
+	l.wait(waiting, func() bool { return l.free == l.total })
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.free -= how.most
 	return true
 }
 
 // group is how many jobs may run without others: at most so many, and at least one.
-func (g *limiter) group(most int) int { return min(most, g.total, max(g.room(), 1)) }
+func (l *limiter) group(most int) int { return min(most, l.total, max(l.room(), 1)) }
 
 // together ends what isolate began. The jobs themselves release the places that isolate took.
-func (g *limiter) together() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.quiet = false
-	for _, w := range g.asking {
+func (l *limiter) together() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.quiet = false
+	for _, w := range l.asking {
 		w.sender.wake()
 	}
-	g.asking = nil
-	g.announce()
+	l.asking = nil
+	l.announce()
 }
 
 // idle waits until no job is unfinished.
-func (g *limiter) idle(ctx context.Context) bool {
-	return g.wait(ctx, func() bool { return g.free == g.total })
+func (l *limiter) idle(ctx context.Context) bool {
+	return l.wait(ctx, func() bool { return l.free == l.total })
 }

@@ -130,81 +130,81 @@ func (p *Producer) attach(w *Worker) {
 }
 
 // Add hands in a request and wakes the sender.
-func (l *Producer) Add(r *Request) {
-	l.put(r)
-	l.wake()
+func (p *Producer) Add(r *Request) {
+	p.put(r)
+	p.wake()
 }
 
-func (l *Producer) put(r *Request) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.waiting = append(l.waiting, r)
+func (p *Producer) put(r *Request) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.waiting = append(p.waiting, r)
 }
 
 // Do hands in a request and waits for its end. If no call is in flight and the caller's
 // deadline is far enough away, the caller makes the round trip itself, which saves waking
 // another goroutine. It may have to wait for a round trip of other shards.
-func (l *Producer) Do(ctx context.Context, r *Request) error {
-	if end, ok := ctx.Deadline(); ok && time.Until(end) < 2*l.db.Timeout() {
-		l.Add(r)
+func (p *Producer) Do(ctx context.Context, r *Request) error {
+	if end, ok := ctx.Deadline(); ok && time.Until(end) < 2*p.db.Timeout() {
+		p.Add(r)
 	} else {
-		l.put(r)
-		l.lead()
+		p.put(r)
+		p.lead()
 	}
-	return l.Wait(ctx, r)
+	return p.Wait(ctx, r)
 }
 
 // Wait ends with the answer or with the caller's context. A request that has not left by
 // then is taken back.
-func (l *Producer) Wait(ctx context.Context, r *Request) error {
+func (p *Producer) Wait(ctx context.Context, r *Request) error {
 	select {
 	case <-r.done:
 		return r.err
 	case <-ctx.Done():
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if r.over() {
 		return r.err
 	}
 	if r.sent {
 		return api.Errorf(api.CodeUnknownOutcome, "the answer of Redis did not come in time: %v", context.Cause(ctx))
 	}
-	l.waiting = slices.DeleteFunc(l.waiting, func(other *Request) bool { return other == r })
-	return l.db.Err(context.Cause(ctx), redisdb.Write)
+	p.waiting = slices.DeleteFunc(p.waiting, func(other *Request) bool { return other == r })
+	return p.db.Err(context.Cause(ctx), redisdb.Write)
 }
 
 // nextCall makes a call of the waiting requests.
-func (l *Producer) nextCall() *call {
-	l.mu.Lock()
+func (p *Producer) nextCall() *call {
+	p.mu.Lock()
 	taken, jobs, bytes := 0, 0, 0
-	for _, r := range l.waiting {
+	for _, r := range p.waiting {
 		if taken > 0 && (jobs+len(r.entries) > enqueueJobs || bytes+r.bytes > enqueueBytes) {
 			break
 		}
 		taken, jobs, bytes = taken+1, jobs+len(r.entries), bytes+r.bytes
 		r.sent = true
 	}
-	all := slices.Clone(l.waiting[:taken])
-	l.waiting = slices.Delete(l.waiting, 0, taken)
-	worker := l.worker
-	l.mu.Unlock()
-	if taken == 0 && (!l.compareAfter || worker == nil) {
+	all := slices.Clone(p.waiting[:taken])
+	p.waiting = slices.Delete(p.waiting, 0, taken)
+	worker := p.worker
+	p.mu.Unlock()
+	if taken == 0 && (!p.compareAfter || worker == nil) {
 		return nil
 	}
-	c := &call{script: l.Scripts.enqueue, requests: all}
+	c := &call{script: p.Scripts.enqueue, requests: all}
 	if taken == 0 { // the call only asks whether Redis is back
 		c.ctx = worker.process.writes
 	} else if c.ctx = all[0].ctx; worker != nil {
 		worker.claimWith(c, jobs)
 	}
-	l.fill(c, jobs)
+	p.fill(c, jobs)
 	return c
 }
 
 // fill writes the arguments, in the order of call_enqueue.lua.
-func (l *Producer) fill(c *call, jobs int) {
-	o := &l.Options
+func (p *Producer) fill(c *call, jobs int) {
+	o := &p.Options
 	c.args = make([]any, 0, 3+5*len(c.requests)+2*jobs)
 	c.args = append(c.args, MS(o.GroupRetention), MS(o.ReportTTL()), len(c.requests))
 	if c.session != nil {
@@ -245,35 +245,35 @@ func appendEntry(args []any, e *Entry) []any {
 }
 
 // applyCall answers each request and hands out the claimed jobs.
-func (l *Producer) applyCall(c *call, answer []any, sent time.Time) {
-	l.worked()
-	l.Depth.Store(redisdb.Number(answer[callWaiting]))
+func (p *Producer) applyCall(c *call, answer []any, sent time.Time) {
+	p.worked()
+	p.Depth.Store(redisdb.Number(answer[callWaiting]))
 	if c.session != nil {
 		c.session.worker.applyClaim(c, answer, sent) // before the callers are answered, see RunNoticing of the queue
 	}
-	l.answerRequests(c, redisdb.Text(answer[callAnswer]))
+	p.answerRequests(c, redisdb.Text(answer[callAnswer]))
 	if c.session == nil && len(c.requests) > 0 {
-		l.CheckSoon(c.ctx)
+		p.CheckSoon(c.ctx)
 	}
 }
 
 // resolve compares what the shard's session holds with Redis, after a call may have
 // claimed jobs that this process does not know of.
-func (l *Producer) resolve() {
-	l.mu.Lock()
-	worker := l.worker
-	l.mu.Unlock()
+func (p *Producer) resolve() {
+	p.mu.Lock()
+	worker := p.worker
+	p.mu.Unlock()
 	if worker != nil {
 		worker.resolve()
 	}
 }
 
-func (l *Producer) answerRequests(c *call, text string) {
+func (p *Producer) answerRequests(c *call, text string) {
 	var answers [][]any
 	if text != "" {
 		if err := json.Unmarshal([]byte(text), &answers); err != nil || len(answers) != len(c.requests) {
 			for _, r := range c.requests {
-				r.end(fmt.Errorf("enqueue in %s shard %d: the answer %q is none", l.Name, l.n, text))
+				r.end(fmt.Errorf("enqueue in %s shard %d: the answer %q is none", p.Name, p.n, text))
 			}
 			return
 		}
@@ -311,11 +311,11 @@ func (r *Request) read(answer []any) {
 // failCall tells the callers at once; a call that may have claimed jobs goes on without
 // them. Requests that wait behind it have not left: they are refused while Redis is away,
 // else they leave with the next call.
-func (l *Producer) failCall(c *call, err error, over bool) {
-	l.noteFailure()
-	away := l.db.Away(err)
+func (p *Producer) failCall(c *call, err error, over bool) {
+	p.noteFailure()
+	away := p.db.Away(err)
 	if away {
-		l.failed("enqueue", err)
+		p.failed("enqueue", err)
 	}
 	for _, r := range c.requests {
 		r.end(err)
@@ -324,12 +324,12 @@ func (l *Producer) failCall(c *call, err error, over bool) {
 		c.session.worker.failClaim(c, over)
 	}
 	if away {
-		l.mu.Lock()
-		waiting := l.waiting
-		l.waiting = nil
-		l.mu.Unlock()
+		p.mu.Lock()
+		waiting := p.waiting
+		p.waiting = nil
+		p.mu.Unlock()
 		for _, r := range waiting {
-			r.end(l.db.Err(context.DeadlineExceeded, redisdb.Write))
+			r.end(p.db.Err(context.DeadlineExceeded, redisdb.Write))
 		}
 	}
 	if len(c.requests) == 0 {

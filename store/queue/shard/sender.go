@@ -92,67 +92,67 @@ type sender struct {
 }
 
 // wake has the sender look for work.
-func (l *sender) wake() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.again = true
-	if !l.running {
-		l.running, l.ended = true, make(chan struct{})
-		go l.run()
+func (s *sender) wake() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.again = true
+	if !s.running {
+		s.running, s.ended = true, make(chan struct{})
+		go s.run()
 	}
 }
 
 // lead makes the next call in the caller's goroutine. If a call is in flight, waiting work
 // leaves with the call after it. Later calls are made by a goroutine of the sender.
-func (l *sender) lead() {
-	l.mu.Lock()
-	if l.running {
-		l.again = true
-		l.mu.Unlock()
+func (s *sender) lead() {
+	s.mu.Lock()
+	if s.running {
+		s.again = true
+		s.mu.Unlock()
 		return
 	}
-	l.running, l.again, l.ended = true, false, make(chan struct{})
-	l.mu.Unlock()
+	s.running, s.again, s.ended = true, false, make(chan struct{})
+	s.mu.Unlock()
 	defer batch.CrashOnPanic()
 	runtime.Gosched() // callers that are about to hand something in join this call
-	if c := l.next(); c != nil {
-		l.deliver(c)
+	if c := s.next(); c != nil {
+		s.deliver(c)
 	}
-	if l.goesOn() {
-		go l.run()
+	if s.goesOn() {
+		go s.run()
 	}
 }
 
 // goesOn reports whether somebody asked for a call meanwhile, or else stops the sender.
-func (l *sender) goesOn() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.again {
-		l.running = false
-		close(l.ended)
+func (s *sender) goesOn() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.again {
+		s.running = false
+		close(s.ended)
 	}
-	return l.again
+	return s.again
 }
 
-func (l *sender) run() {
+func (s *sender) run() {
 	for {
-		l.mu.Lock()
-		l.again = false
-		l.mu.Unlock()
+		s.mu.Lock()
+		s.again = false
+		s.mu.Unlock()
 		runtime.Gosched()
-		if c := l.next(); c != nil {
-			l.deliver(c)
-		} else if !l.goesOn() {
+		if c := s.next(); c != nil {
+			s.deliver(c)
+		} else if !s.goesOn() {
 			return
 		}
 	}
 }
 
 // await waits until the sender has stopped.
-func (l *sender) await() {
-	l.mu.Lock()
-	running, ended := l.running, l.ended
-	l.mu.Unlock()
+func (s *sender) await() {
+	s.mu.Lock()
+	running, ended := s.running, s.ended
+	s.mu.Unlock()
 	if running {
 		<-ended
 	}
@@ -162,18 +162,18 @@ func (l *sender) await() {
 // certainly did not run; or it is given up although it may have run. In the third case its number
 // is used up, and the jobs that it may have claimed are found by a comparison after the next
 // answer (resolve).
-func (l *sender) deliver(c *call) {
-	c.began, c.number = time.Now(), l.number+1
+func (s *sender) deliver(c *call) {
+	c.began, c.number = time.Now(), s.number+1
 	for mayHaveRun := false; ; {
 		// Redis forgets an answered call after memoTTL. A series that may be forgotten soon is not
 		// continued, but a call that may have run stays in its series as long as Redis would know it.
-		if l.series == "" || time.Since(l.last) > memoTTL/2 && (!mayHaveRun || time.Since(c.began) > memoTTL/2) {
+		if s.series == "" || time.Since(s.last) > memoTTL/2 && (!mayHaveRun || time.Since(c.began) > memoTTL/2) {
 			// The call runs again, and an earlier try may have claimed jobs already.
-			l.compareAfter = l.compareAfter || mayHaveRun && c.session != nil
-			l.renew()
+			s.compareAfter = s.compareAfter || mayHaveRun && c.session != nil
+			s.renew()
 			c.number = 1
 		}
-		done, err := l.try(c)
+		done, err := s.try(c)
 		if done {
 			return
 		}
@@ -185,12 +185,12 @@ func (l *sender) deliver(c *call) {
 		mayHaveRun = mayHaveRun || code == api.CodeUnknownOutcome
 		// An error of the server means that this try changed nothing, even if it is a
 		// repeat. An error before the call left says nothing of an earlier try.
-		over := !mayHaveRun || code == api.CodeOverloaded || code == api.CodeInternal || !l.mustKnow(c)
+		over := !mayHaveRun || code == api.CodeOverloaded || code == api.CodeInternal || !s.mustKnow(c)
 		if over && mayHaveRun {
-			l.number = c.number // used up: the next call does not get this one's answer, and Redis refuses a late copy of it
-			l.compareAfter = l.compareAfter || c.session != nil
+			s.number = c.number // used up: the next call does not get this one's answer, and Redis refuses a late copy of it
+			s.compareAfter = s.compareAfter || c.session != nil
 		}
-		l.fail(c, err, over)
+		s.fail(c, err, over)
 		if over {
 			return
 		}
@@ -199,72 +199,72 @@ func (l *sender) deliver(c *call) {
 }
 
 // try sends a call once and applies its answer.
-func (l *sender) try(c *call) (done bool, err error) {
+func (s *sender) try(c *call) (done bool, err error) {
 	if c.session != nil {
 		c.session.calls.RLock()
 		defer c.session.calls.RUnlock()
 	}
 	sent := time.Now()
-	answer, err := l.send(c)
+	answer, err := s.send(c)
 	if err != nil {
 		return false, err
 	}
-	l.last = sent
+	s.last = sent
 	switch redisdb.Number(answer[callStatus]) {
 	case callDone:
-		l.number, l.answered = c.number, c.number
-		l.apply(c, answer, sent)
-		if l.compareAfter {
-			l.compareAfter = false
-			l.resolve()
+		s.number, s.answered = c.number, c.number
+		s.apply(c, answer, sent)
+		if s.compareAfter {
+			s.compareAfter = false
+			s.resolve()
 		}
 		return true, nil
 	case callForgotten:
-		l.Logger.Warn("Redis forgot what it had answered", "shard", l.n)
+		s.Logger.Warn("Redis forgot what it had answered", "shard", s.n)
 		if c.session != nil {
 			c.session.worker.process.inBackground(func() { c.session.compare() })
 		}
 	case callOutdated: // it leaves again in a new series
 	}
-	l.renew()
+	s.renew()
 	return false, nil
 }
 
 // mustKnow reports whether a call that may have run has to be repeated, because it records
 // results. Any other call is given up, so that results behind it leave at once; jobs that
 // it may have claimed are found by a comparison (resolve).
-func (l *sender) mustKnow(c *call) bool {
+func (s *sender) mustKnow(c *call) bool {
 	return len(c.results)+len(c.marks) > 0 && !c.session.worker.process.closed.Load()
 }
 
 // name is the present series, so that the regular look can extend its memo.
-func (l *sender) name() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.series
+func (s *sender) name() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.series
 }
 
 // leave ends the series and returns its name; "" while a call is in flight.
-func (l *sender) leave() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	old := l.series
-	if l.running {
+func (s *sender) leave() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old := s.series
+	if s.running {
 		return ""
 	}
-	l.series = ""
+	s.series = ""
 	return old
 }
 
 // renew starts a new series: no call of the old one is sent any more.
-func (l *sender) renew() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.series, l.number, l.answered, l.last = rand.Text()[:nameLength], 0, 0, time.Now()
+func (s *sender) renew() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.series, s.number, s.answered, s.last = rand.Text()[:nameLength], 0, 0, time.Now()
 }
 
 // send is one try of a call.
-func (l *sender) send(c *call) ([]any, error) {
+func (s *sender) send(c *call) ([]any, error) {
 	name := ""
 	if c.session != nil {
 		name = c.session.name
@@ -277,14 +277,14 @@ func (l *sender) send(c *call) ([]any, error) {
 		most = 0
 	}
 	args := make([]any, 0, commonArgs+len(c.reclaim)+len(c.args))
-	args = append(args, name, l.series, strconv.FormatUint(c.number, 10), strconv.FormatUint(l.answered, 10), MS(memoTTL),
-		MS(l.Lease), most, claimBytes, mode, len(c.reclaim))
+	args = append(args, name, s.series, strconv.FormatUint(c.number, 10), strconv.FormatUint(s.answered, 10), MS(memoTTL),
+		MS(s.Lease), most, claimBytes, mode, len(c.reclaim))
 	for _, a := range c.reclaim {
 		args = append(args, a.place)
 	}
 	args = append(args, c.args...)
-	cmd := c.script.Cmd(c.ctx, l.Keys(), args...)
-	if err := l.db.Share(c.ctx, redisdb.Write, cmd); err != nil {
+	cmd := c.script.Cmd(c.ctx, s.Keys(), args...)
+	if err := s.db.Share(c.ctx, redisdb.Write, cmd); err != nil {
 		return nil, err
 	}
 	answer, err := cmd.Slice()
@@ -292,7 +292,7 @@ func (l *sender) send(c *call) ([]any, error) {
 		err = errors.New("too few values")
 	}
 	if err != nil && !errors.Is(err, redis.Nil) {
-		return nil, fmt.Errorf("run %v in %s shard %d: %w", c.script, l.Name, l.n, err)
+		return nil, fmt.Errorf("run %v in %s shard %d: %w", c.script, s.Name, s.n, err)
 	}
 	return answer, nil
 }

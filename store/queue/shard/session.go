@@ -32,20 +32,20 @@ type session struct {
 
 // extend moves the end of the lease to one lease after a call was sent. idle: the call
 // said that the session holds no job.
-func (l *session) extend(sent time.Time, idle bool) {
-	w := l.worker
+func (s *session) extend(sent time.Time, idle bool) {
+	w := s.worker
 	w.worked()
 	since := int64(sent.Sub(w.process.started))
-	for old := l.renewed.Load(); since > old; old = l.renewed.Load() {
-		if l.renewed.CompareAndSwap(old, since) {
-			l.idle.Store(idle)
+	for old := s.renewed.Load(); since > old; old = s.renewed.Load() {
+		if s.renewed.CompareAndSwap(old, since) {
+			s.idle.Store(idle)
 			return
 		}
 	}
 }
 
 // deadline is when the lease is over, ns since the worker's start.
-func (l *session) deadline() int64 { return l.renewed.Load() + int64(l.worker.Lease) }
+func (s *session) deadline() int64 { return s.renewed.Load() + int64(s.worker.Lease) }
 
 // beginSession begins a session and makes the consumer groups that an emptied Redis lost.
 func (w *Worker) beginSession(ctx context.Context) error {
@@ -80,13 +80,13 @@ func (w *Worker) present() *session {
 }
 
 // end notes that a session is over: its jobs belong to other processes from now on.
-func (l *session) end() {
-	if l.over.Swap(true) {
+func (s *session) end() {
+	if s.over.Swap(true) {
 		return
 	}
-	w := l.worker
+	w := s.worker
 	w.mu.Lock()
-	if w.session == l {
+	if w.session == s {
 		w.session = nil
 	}
 	if isolated := w.claims.isolated; isolated != nil { // it will not be made
@@ -95,7 +95,7 @@ func (l *session) end() {
 	}
 	held := 0
 	for c := range w.live {
-		if c.session == l {
+		if c.session == s {
 			c.gone = true
 			c.lose()
 			held++
@@ -141,10 +141,10 @@ func (w *Worker) lost(dropped ...ended) {
 // compare asks Redis which jobs the session has pending, until it gets an answer. A job
 // that is not pending is lost; a pending job that this process does not know is handed
 // back, uncounted. While the session lives, no other process would find such jobs.
-func (l *session) compare() {
-	w := l.worker
-	for !l.over.Load() && !w.process.closed.Load() {
-		err := l.compareOnce()
+func (s *session) compare() {
+	w := s.worker
+	for !s.over.Load() && !w.process.closed.Load() {
+		err := s.compareOnce()
 		if err == nil {
 			return
 		}
@@ -153,19 +153,19 @@ func (l *session) compare() {
 	}
 }
 
-func (l *session) compareOnce() error {
-	l.calls.Lock()
-	defer l.calls.Unlock()
-	w := l.worker
+func (s *session) compareOnce() error {
+	s.calls.Lock()
+	defer s.calls.Unlock()
+	w := s.worker
 	held := map[string]*Claimed{}
 	w.mu.Lock()
 	for c := range w.live {
-		if c.session == l && !c.gone {
+		if c.session == s && !c.gone {
 			held[c.place] = c
 		}
 	}
 	w.mu.Unlock()
-	args := []any{l.name, MS(w.Retention), MS(w.GroupRetention), MS(w.ReportRetention)}
+	args := []any{s.name, MS(w.Retention), MS(w.GroupRetention), MS(w.ReportRetention)}
 	for place := range held {
 		args = append(args, place)
 	}
@@ -181,7 +181,7 @@ func (l *session) compareOnce() error {
 		return err
 	}
 	if redisdb.Number(answer[0]) == 0 {
-		l.end()
+		s.end()
 		return nil
 	}
 	lost, _ := answer[1].([]any)

@@ -193,11 +193,11 @@ func (s *Shard) WakeMaintainer(d time.Duration) {
 }
 
 // take reads and clears the time; zero: nothing is due.
-func (n *alarm) take() time.Time {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	at := n.at
-	n.at = time.Time{}
+func (a *alarm) take() time.Time {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	at := a.at
+	a.at = time.Time{}
 	return at
 }
 
