@@ -55,6 +55,9 @@ full: ## what make test tries with smaller numbers, at full size (an hour)
 capacity: ## measure memory, backlogs and hostile clients (a minute or two)
 	go test -count=1 -p 1 -parallel 1 -run '$(CAPACITY)' ./store/queue ./e2e $(ARGS)
 
+engines: ## try other servers that speak Redis' protocol, which ENGINES names (valkey-server), if they can be had
+	./.ci/engines.sh
+
 clocks: ## try servers whose clocks are wrong, which compiles everything anew (minutes)
 	FANFARE_TEST_FULL=1 $(COMPILED) go test -race -count=1 -run '$(CLOCKS)' ./e2e $(ARGS)
 
