@@ -19,7 +19,7 @@ CAPACITY = ^Test(BacklogDrains|OneUserEventDuringAFanOut|W17_AMixedAudienceWhile
 COMPILED = GOFLAGS="$(GOFLAGS) -gcflags=modernc.org/...=-race=false -gcflags=github.com/yuin/gopher-lua/...=-race=false"
 
 .DEFAULT_GOAL := help
-.PHONY: help build release quick test full capacity clocks faults faults-short soak fuzz bench bench-growth bench-against lint size openapi clients
+.PHONY: help build release quick test full capacity engines clocks faults faults-short soak fuzz bench bench-growth bench-against lint size openapi clients
 
 # What `fanfare version` and fanfare_build_info say.
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
