@@ -25,7 +25,7 @@ func newPoolMetrics(a *app) *poolMetrics {
 		redis: map[string]*redisdb.DB{"redis": a.redis}, sql: a.record,
 		connections: desc("connections", "Open connections to Redis or the database."),
 		idle:        desc("idle_connections", "Open connections that nobody uses."),
-		timeouts:    desc("timeouts_total", "Those who waited in vain for a connection to Redis."),
+		timeouts:    desc("timeouts_total", "Times at which a caller gave up waiting for a connection to Redis."),
 		most:        desc("max_connections", "How many connections to the database there may be."),
 		waits:       desc("waits_total", "Those who had to wait for a connection."),
 		waited:      desc("wait_seconds_total", "How long they waited."),

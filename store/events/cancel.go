@@ -37,10 +37,11 @@ func (s *Store) PlaceOfNotifications(shard int) Place { return Place(s.o.Queue.S
 
 // Cancel cancels an event: once it has returned, and a second has passed, nothing of the event is targeted
 // or sent any more. It returns the report so far. Notifications that were made and not sent count as
-// cancelled, each when its turn to be sent has come. made says that this call took the last step of the cancel. The
-// event may be cancelled again, which ends what a failed call began, and writes again what a master may have lost: while a master is away, the call fails, and the
-// cancel holds for the shards of some other masters alone. An event that is over is too_late, one that is unknown, or
-// whose report is no longer kept, not_found.
+// cancelled, each when its turn to be sent has come. made says that this call took the last step of the cancel.
+//
+// While a master is away the call fails, and the cancel holds only for the shards of some other masters. A second
+// call completes it, and writes again what a master may have lost. The error is too_late if the event is over, and
+// not_found if it is unknown or its report is no longer kept.
 func (s *Store) Cancel(ctx context.Context, id string) (r *api.EventReport, made bool, err error) {
 	w, err := s.whole(ctx, id)
 	if err != nil {

@@ -96,7 +96,7 @@ func cutOutcome(text string, now time.Time) (o outcome, rest string, ok bool) {
 	return o, rest, true
 }
 
-// lately is the latest time up to now of which the last bits of the Unix time are known.
+// lately returns the latest time, up to now, whose Unix time has these low n bits.
 func lately(bits int64, n int, now time.Time) time.Time {
 	latest := now.Add(time.Hour).Unix() // a clock may be behind
 	return time.Unix(latest-(latest-bits)&(1<<n-1), 0)
@@ -246,8 +246,8 @@ const mostInReport = compact / (digestLength + outcomeLength)
 // does not know this field reads a reason that no notification has.
 const knownEnd = '='
 
-// appendKnown appends to a report what it tells beside its numbers, as much as leaves it compact: the digests of
-// the event's subjects, and how its notifications have ended.
+// appendKnown appends the digests of the event's subjects and the outcomes of its notifications to a report, each of
+// the two only if the report stays compact with it.
 func (p *progress) appendKnown(b []byte) []byte {
 	plain := len(b)
 	if p.subjects != "" {
@@ -268,7 +268,7 @@ func (p *progress) appendKnown(b []byte) []byte {
 	return append(b, knownEnd)
 }
 
-// setKnown reads the form of known.
+// setKnown reads what appendKnown has written.
 func (p *progress) setKnown(text string) {
 	if text != "" && text[0] == subjectsMark && len(text) > 2*digestLength {
 		p.subjects, text = text[1:1+2*digestLength], text[1+2*digestLength:]

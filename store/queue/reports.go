@@ -183,9 +183,8 @@ func (q *Queue) Groups(ctx context.Context, group string) (map[string]int64, err
 	return sums[0][0], nil
 }
 
-// GroupsOf reads the counts of several groups as Groups does, in one pipeline. For as little it reads with
-// the counts of each group those of the groups that have the same name with one of these endings, and
-// lists them behind its own, in this order.
+// GroupsOf reads the counts of several groups as Groups does, in one pipeline. With each group it also reads the
+// groups of the same name with one of these endings, and lists their counts after its own, in this order.
 func (q *Queue) GroupsOf(ctx context.Context, groups []string, endings ...string) ([][]map[string]int64, error) {
 	if len(groups) == 0 {
 		return nil, nil

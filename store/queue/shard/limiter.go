@@ -38,9 +38,9 @@ func (l *limiter) take(most int) int {
 	return n
 }
 
-// shut tells that nothing may be claimed. The handler does not say when it has room again,
+// full reports whether nothing may be claimed. The handler does not say when it has room again,
 // so a timer looks. The lock is held.
-func (l *limiter) shut() bool {
+func (l *limiter) full() bool {
 	if l.quiet || l.free <= 0 {
 		return true
 	}
@@ -82,16 +82,16 @@ func (l *limiter) pass() {
 // wakeNext wakes the shard that has asked for the longest time, if places are free. The
 // lock is held.
 func (l *limiter) wakeNext() {
-	if len(l.asking) > 0 && !l.shut() {
+	if len(l.asking) > 0 && !l.full() {
 		w := l.asking[0]
 		l.asking = l.asking[1:]
 		w.sender.wake()
 	}
 }
 
-// unasked tells that no shard waits for places and no job is to run without others, so that a call
+// noWaiters reports whether no shard waits for places and no job is to run without others. Then a call
 // may use the places that its results free.
-func (l *limiter) unasked() bool {
+func (l *limiter) noWaiters() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.asking) == 0 && !l.quiet
@@ -135,7 +135,7 @@ func (l *limiter) wait(ctx context.Context, try func() bool) bool {
 
 // open waits until there is a free place.
 func (l *limiter) open(ctx context.Context) bool {
-	return l.wait(ctx, func() bool { return !l.shut() })
+	return l.wait(ctx, func() bool { return !l.full() })
 }
 
 // isolate keeps new jobs from starting and waits, at most for the patience, until none is unfinished.

@@ -71,7 +71,7 @@ func TestQ5_APlaceThatCameFreeBeforeTheQuestion(t *testing.T) {
 			free()
 			g.ask(shards[0].Worker)
 			rest(shards)
-			if n := shards[0].looked.Load(); n != 1 || !g.unasked() {
+			if n := shards[0].looked.Load(); n != 1 || !g.noWaiters() {
 				t.Errorf("told %d times", n)
 			}
 		})

@@ -156,7 +156,7 @@ func (w *Worker) takeRoom(c *call, most int) {
 	limiter := w.process.limiter
 	most = min(most, limiter.room())
 	c.room = limiter.take(most)
-	if c.room < most && len(c.results) > 0 && limiter.unasked() {
+	if c.room < most && len(c.results) > 0 && limiter.noWaiters() {
 		c.reuse = min(len(c.results), most-c.room)
 		c.room += c.reuse
 	}

@@ -6,7 +6,7 @@
 --        buckets_of, count, report
 -- GIVES: store, furthest
 
--- furthest says how long the job waits that waits longest for its own time, in ms.
+-- furthest is the longest time, in ms, for which a job of this call waits until its own time.
 local furthest = { ms = 0 }
 
 -- has_ended reports whether a job's end is on record.
