@@ -260,7 +260,7 @@ func (e *receiver) receive(event event) error {
 		}
 		// Most members acknowledge at times. One member never does, so that all messages are kept.
 		if e.member > 1 && rand.IntN(50) == 0 {
-			_, err := e.store.Ack(context.Background(), e.cutRun.member(e.member), map[string]int64{m.Chat: m.ID})
+			_, err := e.store.Ack(context.Background(), e.cutRun.member(e.member), map[string]int64{m.Chat: m.ID}, nil)
 			return err
 		}
 		return nil

@@ -270,7 +270,7 @@ func ackingReads(w *world) http.Handler {
 		var page api.ChatMessages
 		if user := r.URL.Query().Get("user"); user != "" && json.Unmarshal(a.Body.Bytes(), &page) == nil && len(page.Items) > 0 {
 			chat := strings.Split(r.URL.Path, "/")[3]
-			_, _ = w.chats.Ack(r.Context(), user, map[string]int64{chat: page.Items[len(page.Items)-1].ID})
+			_, _ = w.chats.Ack(r.Context(), user, map[string]int64{chat: page.Items[len(page.Items)-1].ID}, nil)
 		}
 		copyAnswer(rw, a)
 	})

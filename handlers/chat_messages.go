@@ -155,7 +155,8 @@ type ackRequest struct {
 //	@Summary		Acknowledge messages
 //	@Description	Records that the user has seen all messages up to the given id of each chat. A position only moves forward: an
 //	@Description	older id changes nothing, and the answer has the present position. Each chat is handled separately; the chats
-//	@Description	that were refused are listed in `errors`.
+//	@Description	that were refused are listed in `errors`. `epochs` may name the epoch that an id is of. Then an id is refused
+//	@Description	if the chat's messages up to it are not the ones of that epoch.
 //	@Tags			group chat
 //	@ID				ackMessages
 //	@Accept			json
@@ -166,10 +167,10 @@ type ackRequest struct {
 //	@Success		200				{object}	api.Acks		"The positions now"
 //	@Failure		403				{object}	api.Problem		"not_a_member, with one chat"
 //	@Failure		404				{object}	api.Problem		"not_found: there is no such chat, with one chat"
-//	@Failure		422				{object}	api.Problem		"validation_failed: the id is above last_id (with one chat)"
+//	@Failure		422				{object}	api.Problem		"validation_failed: the id is above last_id, or of another epoch (with one chat)"
 //	@Router			/v1/users/{user}/messages/ack [post]
 func (s *server) ackMessages(ctx context.Context, in *ackRequest) (*web.Reply[api.Acks], error) {
-	acks, err := s.o.Chats.Ack(ctx, in.User, in.Body.Acks)
+	acks, err := s.o.Chats.Ack(ctx, in.User, in.Body.Acks, in.Body.Epochs)
 	if err != nil {
 		return nil, asStranger(ctx, err)
 	}

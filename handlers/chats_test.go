@@ -152,6 +152,12 @@ func TestC3_Acks(t *testing.T) {
 	ack(`"one":4,"two":6,"three":1,"four":1`).wants(t, 200,
 		`{"acked":{"one":4},"errors":{"two":{"code":"validation_failed"},"three":{"code":"not_a_member"},"four":{"code":"not_found"}}}`)
 	ack(`"one":2,"two":5`).wants(t, 200, `{"acked":{"one":4,"two":5}}`)
+	w.post("/v1/users/bob/messages/ack", `{"acks":{"one":5},"epochs":{"one":"other"}}`).wants(t, 422, problem(api.CodeValidation, "*",
+		errorsOf("epochs.one", "epoch", "is not the epoch of these messages any more: read the chat again")))
+	w.post("/v1/users/bob/messages/ack", `{"acks":{"one":5},"epochs":{"two":"x"}}`).wants(t, 422, problem(api.CodeValidation, "*",
+		errorsOf("epochs.two", "acks", "must be a chat in acks")))
+	w.post("/v1/users/bob/messages/ack", `{"acks":{"one":5,"two":5},"epochs":{"one":"other"}}`).wants(t, 200,
+		`{"acked":{"two":5},"errors":{"one":{"code":"validation_failed"}}}`)
 }
 
 func TestBadChats(t *testing.T) {

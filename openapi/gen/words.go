@@ -18,6 +18,7 @@ var words = map[string]string{
 	"Operation.matched":         "How many dead letters the operation was to retry or to delete; only operations on dead letters have it",
 	"Operation.left":            "How many of them are left, at most. When the operation is done: how many could not be retried, because their job or one with the same unique id has been queued since",
 	"acks":                      "The last message that the user has seen, by chat",
+	"epochs":                    "The epoch of that message, by chat; may be left out",
 	"actor":                     "The user who caused the event; gets no notification of it",
 	"add":                       "Users who become members; users who are members already stay members",
 	"Audience.all":              "true: every user with an active device. Needs a key with the scope `push:all`",

@@ -68,7 +68,7 @@ func TestCluster(t *testing.T) {
 	for i := range 30 {
 		acks[w.id(fmt.Sprintf("c%02d", i))] = 1
 	}
-	acked, err := w.Ack(t.Context(), w.id("bob"), acks)
+	acked, err := w.Ack(t.Context(), w.id("bob"), acks, nil)
 	storetest.Must(t, err)
 	if len(acked.Acked) != 30 || len(acked.Errors) > 0 {
 		t.Errorf("acknowledged %+v", acked)

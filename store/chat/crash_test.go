@@ -262,7 +262,7 @@ func TestEveryCallOfAMemberHealsHisIndex(t *testing.T) {
 		"join": func(w *world) error { _, _, err := w.Join(w.ctx(), w.id("c"), w.id("bob"), false); return err },
 		"read": func(w *world) error { _, err := w.read("c", "bob", MessagesQuery{}); return err },
 		"acks": func(w *world) error {
-			_, err := w.Ack(w.ctx(), w.id("bob"), map[string]int64{w.id("c"): 0, w.id("nowhere"): 0})
+			_, err := w.Ack(w.ctx(), w.id("bob"), map[string]int64{w.id("c"): 0, w.id("nowhere"): 0}, nil)
 			return err
 		},
 	}

@@ -31,16 +31,24 @@ func TestC7_IDsThatAreGivenAgain(t *testing.T) {
 	w.wantRead("c", "bob", MessagesQuery{After: after(2), Epoch: epoch}, "first=1 last=2 gap")
 	w.wantRead("c", "bob", MessagesQuery{After: after(1), Epoch: epoch}, "2:other first=1 last=2") // misses nothing
 	w.wantRead("c", "bob", MessagesQuery{Epoch: epoch}, "1:one 2:other first=1 last=2 gap")        // nobody knows
+	ack := func(id int64, epoch string) error {
+		_, err := w.Ack(t.Context(), w.id("bob"), map[string]int64{w.id("c"): id}, map[string]string{w.id("c"): epoch})
+		return err
+	}
+	storetest.WantCode(t, ack(2, epoch), api.CodeValidation) // bob saw the lost one
+	storetest.WantCode(t, ack(1, "x"), api.CodeValidation)
+	storetest.Must(t, ack(1, epoch))
 	w.wantSent("c", "alice", "one", "k1", 1, true)
 	w.wantSent("c", "alice", "lost", "k2", 3, false)
 
 	// From here on the new epoch holds, and the chat is still the same.
 	m := w.mustRead("c", "bob", MessagesQuery{})
+	storetest.Must(t, ack(2, m.Epoch))
 	if !strings.HasPrefix(m.Epoch, epoch+".") {
 		t.Errorf("the epoch %s became %s", epoch, m.Epoch)
 	}
 	w.mustSend("c", "bob", "hi")
-	w.wantRead("c", "bob", MessagesQuery{After: after(3), Epoch: m.Epoch}, "4:hi first=1 last=4")
+	w.wantRead("c", "bob", MessagesQuery{After: after(3), Epoch: m.Epoch}, "4:hi first=3 last=4")
 	_, _, err := w.Create(t.Context(), &api.ChatRequest{ID: w.id("c"), Creator: w.id("alice")}, api.Idempotency{}, false)
 	storetest.WantCode(t, err, api.CodeConflict)
 }

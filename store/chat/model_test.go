@@ -162,7 +162,7 @@ func (m *modelWorld) ackOne(chat, user string) (string, func(*reference, int64) 
 	if c := m.ref.chats[chat]; c != nil {
 		id = max(0, c.last()-int64(m.random.IntN(7))+1)
 	}
-	acks, err := m.Ack(m.ctx(), user, map[string]int64{chat: id})
+	acks, err := m.Ack(m.ctx(), user, map[string]int64{chat: id}, nil)
 	acked := int64(0)
 	if err == nil {
 		acked = acks.Acked[chat]

@@ -86,7 +86,7 @@ func (w *world) send(chat, sender, text string) (*api.ChatMessageSent, bool, err
 }
 
 func (w *world) ack(chat, user string, id int64) (int64, error) {
-	acks, err := w.Ack(w.ctx(), w.id(user), map[string]int64{w.id(chat): id})
+	acks, err := w.Ack(w.ctx(), w.id(user), map[string]int64{w.id(chat): id}, nil)
 	if err != nil {
 		return 0, err
 	}

@@ -141,7 +141,7 @@ func TestC4_PendingReachesTheEndOfLongMessages(t *testing.T) {
 				}
 				if n := len(c.Items); n > 0 {
 					seen[c.ID] = c.Items[n-1].ID
-					_, err := w.Ack(t.Context(), w.id("bob"), map[string]int64{c.ID: seen[c.ID]})
+					_, err := w.Ack(t.Context(), w.id("bob"), map[string]int64{c.ID: seen[c.ID]}, nil)
 					storetest.Must(t, err)
 				}
 			}

@@ -196,7 +196,7 @@ func TestC3_SeveralChatsInOneAck(t *testing.T) {
 		for _, chat := range []string{"a", "b", "c"} {
 			w.mustSend(chat, "alice", "hi")
 		}
-		acks, err := w.Ack(t.Context(), w.id("bob"), map[string]int64{w.id("a"): 1, w.id("b"): 2, w.id("c"): 1, w.id("d"): 1})
+		acks, err := w.Ack(t.Context(), w.id("bob"), map[string]int64{w.id("a"): 1, w.id("b"): 2, w.id("c"): 1, w.id("d"): 1}, nil)
 		storetest.Must(t, err)
 		want := fmt.Sprint(map[string]int64{w.id("a"): 1},
 			map[string]api.ChatError{w.id("b"): {Code: api.CodeValidation}, w.id("c"): {Code: api.CodeNotAMember}, w.id("d"): {Code: api.CodeNotFound}})

@@ -92,6 +92,8 @@ const (
 	statusTooHigh   = 5
 	statusReplayed  = 2
 	statusKeyReused = 3
+
+	statusOtherEpoch = 6
 )
 
 // refusal is the error for a status; nil if the status is not a refusal.

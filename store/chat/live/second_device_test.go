@@ -24,7 +24,7 @@ func TestC13_AnotherDeviceAcknowledges(t *testing.T) {
 	}
 	ack := func(n int, id int64) {
 		t.Helper()
-		_, err := w.Ack(t.Context(), w.id("bob"), map[string]int64{w.id(fmt.Sprint("c", n)): id})
+		_, err := w.Ack(t.Context(), w.id("bob"), map[string]int64{w.id(fmt.Sprint("c", n)): id}, nil)
 		storetest.Must(t, err)
 	}
 	for n := range chats {

@@ -1,13 +1,13 @@
 -- Moves a member's position forward, never back, and over the member's own messages that
 -- directly follow.
 -- KEYS: 1 meta (string), 2 due (zset) of the bucket
--- ARGV: 1 user, 2 id, after those of part_chat.lua
+-- ARGV: 1 user, 2 id, 3 the epoch that it is of, or '', after those of part_chat.lua
 -- RETURNS: status 0 no such chat, 1 the position is at the id or beyond, 4 the user
---          is no member, 5 there is no such message yet; then after 1 the
---          position, after 5 the last id
+--          is no member, 5 there is no such message yet, 6 the messages up to the id are
+--          of another epoch; then after 1 the position, after 5 the last id
 -- @include lua/part_chat.lua
 -- @include lua/part_trim.lua
-local user, id = unpack(ARGV, OWN)
+local user, id, epoch = unpack(ARGV, OWN)
 id = tonumber(id)
 
 -- own_run counts the member's own messages that directly follow id. They are the first of
@@ -28,6 +28,7 @@ local c = load()
 if not c then return { 0 } end
 local acked = redis.call('ZSCORE', MEMBERS, user)
 if not acked then return { 4 } end
+if epoch ~= '' and epoch ~= c.epoch and (epoch ~= c.was or id > c.since) then return { 6 } end
 if id > c.last then return { 5, c.last } end
 if id <= tonumber(acked) then return { 1, tonumber(acked) } end
 local own = own_of(user)
