@@ -54,5 +54,5 @@ for user, stamp in string.gmatch(members, '(%S+) (%S+)') do
   end
 end
 enter(users, stamps)
-if text ~= '' then append(meta(), { int(now) .. ' ' .. creator .. ' ' .. text }, { creator }, 0, channel, push == '1') end
+if text ~= '' then append(meta(), { int(now) .. ' ' .. creator .. ' ' .. text }, { creator }, #text, 0, channel, push == '1') end
 return { 1, epoch }

@@ -43,7 +43,7 @@ local answers, sent = {}, false
 
 -- send answers a chat's n messages, whose senders begin after from and records after key.
 local function send(text, n, records, push, from, key)
-  local c, entries, senders, acked = meta(text), nil, nil, nil
+  local c, bytes, entries, senders, acked = meta(text), 0, nil, nil, nil
   local positions = c and call('ZMSCORE', MEMBERS, unpack(ARGV, from + 1, from + n))
   local at = c and int(max(c.now, c.at))
   if c and records > 0 then call('LLEN', LOG) end -- a damaged log fails before anything is stored
@@ -61,6 +61,7 @@ local function send(text, n, records, push, from, key)
       if not answer then
         answer, acked = '1 ' .. stamp, acked or tonumber(positions[i - from])
         local entry = at .. ' ' .. sender .. ' ' .. ARGV[i + n]
+        bytes = bytes + #ARGV[i + n]
         if entries then
           entries[#entries + 1], senders[#senders + 1] = entry, sender
         else
@@ -71,7 +72,7 @@ local function send(text, n, records, push, from, key)
     answers[#answers + 1] = answer
   end
   if not entries then return end
-  append(c, entries, senders, acked, channels .. NAME, push)
+  append(c, entries, senders, bytes, acked, channels .. NAME, push)
   sent = true
 end
 

@@ -59,19 +59,19 @@ local function weigh_log()
 end
 
 -- append adds messages to a chat whose meta was read. The messages are in the form of the
--- log, with a list of their senders. It publishes them on a channel and records whether to
+-- log, with a list of their senders and the bytes of all their texts and data. It publishes them on a channel and records whether to
 -- push them. If the sender of the first one had acknowledged all earlier messages (acked),
 -- that sender's position moves over the sender's messages at the beginning. Only if this
 -- sender was the slowest member can there be something to trim. The expiry of the log is
 -- extended once in half a margin, and for a new log.
-local function append(c, entries, senders, acked, channel, push)
+local function append(c, entries, senders, bytes, acked, channel, push)
   local count, half = #entries, MARGIN / 2
   note_run(c)
   local at = max(c.now, c.at)
   local ttl, put_off = at - c.now + AGE + MARGIN, math.floor(c.at / half) ~= math.floor(at / half)
   local length = call('RPUSH', LOG, unpack(entries))
   see(c, length - count)
-  c.bytes = c.bytes and c.bytes + weigh(entries) or weigh_log()
+  c.bytes = c.bytes and c.bytes + bytes or weigh_log()
   if push then mark_due(c) end
   if put_off or length == count then call('PEXPIRE', LOG, ttl) end
   local moved = acked == c.last and leading(senders) or 0
