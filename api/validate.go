@@ -60,8 +60,12 @@ func NewValidator() *Validator {
 // Check returns every field that breaks a rule, by its JSON path; nil for none. The value is a
 // pointer to a struct.
 func (v *Validator) Check(value any) []FieldError {
+	err := v.engine.Struct(value)
+	if err == nil {
+		return nil
+	}
 	var failed validator.ValidationErrors
-	if err := v.engine.Struct(value); !errors.As(err, &failed) {
+	if !errors.As(err, &failed) {
 		return nil
 	}
 	out := make([]FieldError, 0, min(len(failed), maxFieldErrors))
