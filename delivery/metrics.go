@@ -159,15 +159,14 @@ func (m *Metrics) endLabel(r queue.Result) string {
 type rate struct {
 	mu    sync.Mutex
 	slots [60]int64
-	last  int64 // the newest slot's second
-	since int64 // the first second counted
+	began time.Time // the first call
+	last  int64     // the newest slot's second after that
 }
 
 func (r *rate) add(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.forget(now.Unix())
-	r.slots[now.Unix()%60]++
+	r.slots[r.forget(now)%60]++
 }
 
 // mean is the rate per second. Before a minute has passed, it is taken over the time since the
@@ -175,23 +174,26 @@ func (r *rate) add(now time.Time) {
 func (r *rate) mean(now time.Time) float64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.forget(now.Unix())
+	second := r.forget(now)
 	var sum int64
 	for _, n := range r.slots {
 		sum += n
 	}
-	return float64(sum) / float64(min(60, now.Unix()-r.since+1))
+	return float64(sum) / float64(min(60, second+1))
 }
 
-// forget clears the slots of seconds that have passed since the last call.
-func (r *rate) forget(second int64) {
-	if r.since == 0 {
-		r.since, r.last = second, second
+// forget clears the slots of seconds that have passed since the last call, and returns the present second. It goes by
+// monotonic time, which no clock that is put right changes.
+func (r *rate) forget(now time.Time) (second int64) {
+	if r.began.IsZero() {
+		r.began = now
 	}
+	second = max(int64(now.Sub(r.began)/time.Second), r.last)
 	for s := max(r.last+1, second-59); s <= second; s++ {
 		r.slots[s%60] = 0
 	}
-	r.last = max(r.last, second)
+	r.last = second
+	return second
 }
 
 const (

@@ -278,6 +278,13 @@ func TestRate(t *testing.T) {
 	if got := r.mean(start.Add(10 * time.Minute)); got != 0 {
 		t.Errorf("mean long after is %v", got)
 	}
+	for back := range 3 { // a clock that is put back: JSON has no infinite numbers
+		var r rate
+		r.add(start)
+		if got := r.mean(start.Add(-time.Duration(back) * time.Second)); got != 1 {
+			t.Errorf("mean %d s before the first is %v", back, got)
+		}
+	}
 }
 
 func TestDeferOrRetry(t *testing.T) {
