@@ -45,10 +45,15 @@ func (p *Pool) dialIfNeeded() {
 		p.dialing++
 		// The dial serves all waiters: it does not end with the first one's context.
 		ctx, cancel := context.WithCancel(context.WithoutCancel(first.Context))
-		closed := context.AfterFunc(p.life, cancel)
+		go func() {
+			select {
+			case <-p.end:
+			case <-ctx.Done():
+			}
+			cancel()
+		}()
 		go func() {
 			defer cancel()
-			defer closed()
 			p.connect(ctx, wait)
 		}()
 	}

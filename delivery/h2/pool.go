@@ -3,7 +3,6 @@ package h2
 import (
 	"cmp"
 	"container/list"
-	"context"
 	"crypto/tls"
 	"errors"
 	"log/slog"
@@ -85,12 +84,11 @@ type Pool struct {
 	conns  []*Conn
 	ending map[*Conn]struct{}
 	// waiters are served in the order they came.
-	waiters    list.List       // of *Waiter
-	told, last *Waiter         // waiters that unlockAndNotify tells, linked by next
-	dialing    int             // dials under way
-	life       context.Context // ends by Close, and with it the dials
-	close      context.CancelFunc
-	failures   int // dials and useless connections in a row
+	waiters    list.List     // of *Waiter
+	told, last *Waiter       // waiters that unlockAndNotify tells, linked by next
+	dialing    int           // dials under way
+	end        chan struct{} // closed by Close, which ends the dials
+	failures   int           // dials and useless connections in a row
 	retryAt    time.Time
 	retrying   bool  // a dispatch is scheduled for retryAt
 	err        error // of the last dial or useless connection since the last answer
@@ -102,9 +100,9 @@ type Pool struct {
 func New(addr string, cfg *tls.Config, o Options) *Pool {
 	o.IdleAfter, o.Conns = cmp.Or(o.IdleAfter, defaultIdleAfter), cmp.Or(o.Conns, MaxConns)
 	o.AnswerWithin = cmp.Or(o.AnswerWithin, min(o.ReadIdle, answerWithin))
-	p := &Pool{addr: addr, tls: cfg, o: o, ending: make(map[*Conn]struct{}), patience: o.AnswerWithin}
-	p.life, p.close = context.WithCancel(context.Background())
-	return p
+	return &Pool{
+		addr: addr, tls: cfg, o: o, ending: make(map[*Conn]struct{}), end: make(chan struct{}), patience: o.AnswerWithin,
+	}
 }
 
 // lower applies a lower limit of the peer before it is acknowledged.
@@ -182,8 +180,10 @@ func (p *Pool) endIfIdle(c *Conn) {
 func (p *Pool) Close() {
 	p.mu.Lock()
 	defer p.unlockAndNotify()
+	if !p.closed {
+		close(p.end)
+	}
 	p.closed = true
-	p.close()
 	p.failWaiters(ErrClosed)
 	for _, c := range slices.Clone(p.conns) {
 		p.retire(c, nil)
