@@ -43,8 +43,8 @@ type options struct {
 }
 
 func main() {
-	// Signals that end a program by default, so that the child processes are ended as well. Who is notified of
-	// SIGPIPE is so of each socket whose peer has gone, and these are no reason to end.
+	// These signals end a program by default. They are caught so that the child processes end as well. SIGPIPE is
+	// ignored: a program that catches it gets it for every socket whose peer has gone, and not only for its output.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	signal.Ignore(syscall.SIGPIPE)
 	err := attempt(func() {

@@ -149,7 +149,7 @@ func (s *scene) mustShow(one sight) {
 	s.Fatalf("%s does not show %s:\n%s", one.at, one.what, last)
 }
 
-// shows reports whether a symptom shows, and returns what was found.
+// shows reports whether a symptom is there, and returns the text in which it was looked for.
 func (s *scene) shows(one sight) (bool, string) {
 	switch one.at {
 	case "log":

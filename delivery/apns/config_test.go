@@ -261,8 +261,8 @@ func TestA13_TopicsOfClientsPauseNothing(t *testing.T) {
 	w.mustDeliver(noteFor(0, "one", api.EnvProduction))
 	check("three", refused)
 	check("two", paused)
-	storetest.Must(t, configure(w.sender, file)) // what is known of "one" stays known
-	for i := range 2 * maxTopics {               // they must not push out what is known about a topic that delivers
+	storetest.Must(t, configure(w.sender, file)) // after a reload topic "one" still counts as one that has delivered
+	for i := range 2 * maxTopics {               // made-up topics must not push a topic out that has delivered
 		w.sender.apps.Load().find(deviceToken(i), api.EnvProduction)
 	}
 	check(deviceToken(2*maxTopics), refused)

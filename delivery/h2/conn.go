@@ -30,7 +30,8 @@ var (
 	errSilent   = errors.New("the server answers neither data nor PING")
 )
 
-// Conn is one connection. One goroutine sends the calls (call.go, write.go), and another goroutine reads what the peer sends (read.go). The connection ends in fail, which also
+// Conn is one connection. One goroutine sends the calls (call.go, write.go), and another goroutine reads
+// what the peer sends (read.go). The connection ends in fail, which also
 // ends all calls that are under way.
 type Conn struct {
 	pool   *Pool
@@ -102,8 +103,8 @@ func (c *Conn) limit() int {
 	return min(c.peer, MaxStreams)
 }
 
-// take takes room for a request of a group.
-func (c *Conn) take(group string) {
+// reserve takes room for a request of a group.
+func (c *Conn) reserve(group string) {
 	c.asked()
 	c.inFlight++
 	if !c.proven {

@@ -232,7 +232,7 @@ func (p *Pool) hasRoom() bool {
 
 // give gives a waiter room on a connection.
 func (p *Pool) give(w *Waiter, c *Conn) {
-	c.take(w.Group)
+	c.reserve(w.Group)
 	p.tell(w, c, nil)
 }
 

@@ -200,7 +200,7 @@ func (t *Targeting) sendAtOnce(ctx context.Context, p *page) bool {
 	return d.SendAtOnce(ctx, e, p.found)
 }
 
-// settled tells that no notification of the event was ever begun, or that each one that was has a mark.
+// settled reports whether each notification of the event that was ever begun has a mark.
 func (p *page) settled() bool { return p.c.First || p.c.After(p.job.Settled) }
 
 // giveBack gives back a part whose apps' windows were full.

@@ -9,7 +9,7 @@ import (
 )
 
 // Erase removes the devices, opt-outs, mutes and topics that a user had when an operation began,
-// and reports whether there were any. What waits for one of the devices ends as device_gone. The operation is
+// and reports whether there were any. Notifications that wait for one of the devices end as device_gone. The operation is
 // not done while a row of the outbox says that a guard is not written.
 func (s *Store) Erase(ctx context.Context, o *record.Operation) (found bool, err error) {
 	have, err := s.rec.Devices(ctx, o.Subject)

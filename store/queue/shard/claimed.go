@@ -49,8 +49,8 @@ func (c *Claimed) Clock() time.Time { return c.Now.Add(time.Since(c.here)) }
 // GuardAge is how long ago GuardValue was read, at most.
 func (c *Claimed) GuardAge() time.Duration { return time.Since(c.asked) }
 
-// After tells that the claim with this fence finished with a result that left the job in the queue, and that no
-// claim since began anything: each that came after was given back Untouched.
+// After reports whether the claim with this fence was the last one that began anything: it left the job in the queue
+// with its result, and each claim since was given back Untouched.
 func (c *Claimed) After(fence int64) bool { return fence > 0 && c.past.fence == fence }
 
 // Alive tells that the lease is not over, by a clock that only goes forward
