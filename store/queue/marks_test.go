@@ -115,6 +115,36 @@ func TestUntouchedJobsStayNew(t *testing.T) {
 	})
 }
 
+// TestAfterTheLastClaimThatBegan: a job knows the last claim that began something of it, past claims that were given
+// back untouched, and no claim before that one.
+func TestAfterTheLastClaimThatBegan(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+		w := setup(t, db)
+		var fences [4]int64
+		var n atomic.Int64
+		w.run(queue.Each(func(_ context.Context, c *queue.Claimed) queue.Result {
+			at := n.Add(1) - 1
+			fences[at] = c.Fence
+			want := [4]int64{0, fences[0], fences[0], fences[2]}[at] // the second claim gives the job back untouched
+			for _, earlier := range fences[:at] {
+				if c.After(earlier) != (earlier == want) {
+					t.Errorf("claim %d with the fences %v: After(%d) is %v", at, fences, earlier, c.After(earlier))
+				}
+			}
+			if c.After(0) {
+				t.Errorf("claim %d comes after none", at)
+			}
+			if at == 3 {
+				return queue.Result{}
+			}
+			return queue.Result{Outcome: queue.Defer, Delay: time.Millisecond, Untouched: at == 1}
+		}))
+		w.mustEnqueue(queue.Job{Payload: []byte("x")})
+		w.mustBeEmpty()
+	})
+}
+
 // TestJobsThatNobodySawStayNew: a process that is stopped hands back what it claimed and
 // gave to no handler, as if it had not had it.
 func TestJobsThatNobodySawStayNew(t *testing.T) {
