@@ -167,11 +167,7 @@ func (d *Delivery) sendSome(ctx context.Context, e *OneHop, works []work, shares
 	e.to, e.left = to, len(now)
 	next := *e.Job
 	next.Settled = e.Claim.Fence
-	payload, err := next.Encode()
-	if err != nil {
-		e.GiveBack(shares)
-		return
-	}
+	payload, _ := next.Encode() // without it the others go in two hops
 	e.undone = &queue.Result{Outcome: queue.Defer, Delay: Jitter(togetherFor), Reason: WindowFull, Payload: payload}
 	e.begin()
 	d.beginAll(ctx, now)

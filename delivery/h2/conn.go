@@ -31,8 +31,7 @@ var (
 )
 
 // Conn is one connection. One goroutine sends the calls (call.go, write.go), and another goroutine reads
-// what the peer sends (read.go). The connection ends in fail, which also
-// ends all calls that are under way.
+// what the peer sends (read.go). The connection ends in fail, which also ends all calls.
 type Conn struct {
 	pool   *Pool
 	value  any         // what Options.Attach made

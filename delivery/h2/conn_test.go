@@ -539,7 +539,7 @@ func TestP4_AWriteThatIsHeldUpEnds(t *testing.T) {
 		last = make(results, 1)
 		c.NewCall(make([]byte, size), nil, last).Start("/", nil)
 	}
-	if r := last.must(t); !errors.Is(r.Err, errLate) && !errors.Is(r.Err, errFull) || !errors.Is(r.Err, ErrUnprocessed) {
+	if r := last.must(t); !errors.Is(r.Err, errLate) && !errors.Is(r.Err, errStuck) || !errors.Is(r.Err, ErrUnprocessed) {
 		t.Errorf("the last call: %+v", r)
 	}
 	got, _ := io.Copy(io.Discard, theirs)

@@ -16,7 +16,7 @@ import (
 var (
 	errLate    = errors.New("held up before it was sent")
 	errFlooded = errors.New("the server asks for more than it takes")
-	errFull    = errors.New("the server takes nothing more")
+	errStuck   = errors.New("the server takes nothing more")
 )
 
 const (
@@ -136,7 +136,7 @@ func (c *Conn) write() {
 			}
 		}
 		if err := c.raw.awaitRoom(c.pool.o.AnswerWithin); err != nil {
-			c.fail(errFull)
+			c.fail(errStuck)
 			return
 		}
 		runtime.Gosched() // calls that are about to begin join this write

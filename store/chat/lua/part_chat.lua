@@ -8,7 +8,8 @@
 -- meta is "<epoch> <last id> <first id that readers see> <time of the last message in ms>
 -- <made at in ms> <message up to which pushes are done, while some are due> <run of the
 -- server that has the last message> <epoch before this run> <last id that this run
--- found> <bytes of the log's texts and data, which the next message counts if they are missing>", with '-' for a missing value.
+-- found> <bytes of the log's texts and data>", with '-' for a missing value. If the bytes are
+-- missing, the next message counts them.
 local call, match, max = redis.call, string.match, math.max
 local MOST, BYTES, AGE, RUN = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
 local OWN = 5 -- where a script's own arguments begin
