@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -17,7 +18,8 @@ import (
 )
 
 // room is a chat of the soak. Its archivist reads all messages and acknowledges only what it has
-// read. Its phone gets a push of each message. One user follows the streams of all rooms.
+// read. Its phone gets a push of each message, and acknowledges nothing before. One user follows the
+// streams of all rooms.
 type room struct {
 	s     *soak
 	id    string
@@ -28,6 +30,8 @@ type room struct {
 	mu   sync.Mutex
 	sent map[string]said // by text
 	log  []string        // texts by id, as the archivist read them
+
+	pushed int64 // the phone has the pushes of all messages up to this one
 }
 
 // said is the outcome of a message.
@@ -65,7 +69,12 @@ func (s *soak) prepareChat() *chatTraffic {
 		}
 		s.work(rm.id+"read", 0, time.Second, func(r *rand.Rand, _ int) { rm.read(r) })
 		s.work(rm.id+"ack", 0, 2*time.Second, func(r *rand.Rand, _ int) {
-			s.ackPending(r, rm.user([]string{"phone", "talker0", "talker1"}[r.IntN(3)]))
+			switch n := r.IntN(3); n {
+			case 2:
+				s.ackPending(r, rm.user("phone"), rm.pushedUpTo())
+			default:
+				s.ackPending(r, rm.user(fmt.Sprint("talker", n)), math.MaxInt64)
+			}
 		})
 		s.work(rm.id+"visit", 0, 2*time.Second, func(r *rand.Rand, i int) { rm.visit(r, i) })
 	}
@@ -149,8 +158,31 @@ func (s *soak) ack(r *rand.Rand, user string, acks map[string]int64) {
 	}
 }
 
-// ackPending reads pending messages, waiting a moment at times, and acknowledges them.
-func (s *soak) ackPending(r *rand.Rand, user string) {
+// pushedUpTo is the last message up to which the phone got a push of each. A phone that acknowledges more might
+// get none of what every member has acknowledged before its push was made (C14).
+func (rm *room) pushedUpTo() int64 {
+	got := map[int64]bool{}
+	for _, at := range rm.s.slots {
+		for _, req := range at.apns.Of(rm.phone) {
+			var payload struct {
+				Data struct {
+					Message int64 `json:"message_id,string"`
+				}
+			}
+			if err := json.Unmarshal(req.Payload, &payload); err != nil {
+				rm.s.failf("payload %s: %v", req.Payload, err)
+			}
+			got[payload.Data.Message] = got[payload.Data.Message] || req.Taken
+		}
+	}
+	for got[rm.pushed+1] {
+		rm.pushed++
+	}
+	return rm.pushed
+}
+
+// ackPending reads pending messages, waiting a moment at times, and acknowledges them, but none after upTo.
+func (s *soak) ackPending(r *rand.Rand, user string, upTo int64) {
 	var got api.PendingChats
 	if !s.want(r, &got, []int{200}, "GET", fmt.Sprintf("/v1/users/%s/messages/pending?wait_ms=%d", user, r.IntN(2)*500), nil) {
 		return
@@ -164,7 +196,9 @@ func (s *soak) ackPending(r *rand.Rand, user string) {
 			if i > 0 && m.ID != chat.Items[i-1].ID+1 {
 				s.failf("%s: pending of %s: %d follows %d", user, chat.ID, m.ID, chat.Items[i-1].ID)
 			}
-			acks[chat.ID] = m.ID
+			if m.ID <= upTo {
+				acks[chat.ID] = m.ID
+			}
 		}
 	}
 	if len(acks) > 0 {

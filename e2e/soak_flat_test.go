@@ -16,8 +16,8 @@ import (
 
 // flatness has the memory of slot 0 while the traffic was stopped, measured once for each storm.
 type flatness struct {
-	// heap is the heap in bytes after a collection, without buffers. buffers are the buffers of
-	// connections to Redis and APNs, which keep their largest size, up to a limit.
+	// heap is the heap in bytes after a collection, without what belongs to connections. buffers are
+	// that: their number has a bound, and after a fault there are often more of them.
 	heap, buffers, goroutines []float64
 	profiles                  []map[string]float64 // profiles of the heap: bytes in use by stack
 }
@@ -26,7 +26,11 @@ var (
 	heapLine       = regexp.MustCompile(`(?m)^# HeapAlloc = (\d+)$`)
 	goroutinesLine = regexp.MustCompile(`^goroutine profile: total (\d+)\n`)
 	heldLine       = regexp.MustCompile(`(?m)^(\d+): (\d+) \[`)
-	functionName   = regexp.MustCompile(`(?:fanfare/|github\.com/|net/http)[^+\s]+`)
+	// ofConnections finds the stacks that belong to connections. A client of a Cluster keeps each state that it reads
+	// of the masters for a minute, and reads one for each connection that says a slot has moved.
+	ofConnections = regexp.MustCompile(`pool\.\(\*(?:Conn|PubSub)Pool\)|redis/go-redis/v9\.newClusterState|mysql\.\(\*connector\)\.Connect|` +
+		`h2\.newConn|h2\.\(\*gather\)\.Write|net/http\.newBufio|net/http\.\(\*chunkWriter\)`)
+	functionName = regexp.MustCompile(`(?:fanfare/|github\.com/|net/http)[^+\s]+`)
 )
 
 // sample measures slot 0, whose process is never killed.
@@ -36,7 +40,7 @@ func (f *flatness) sample(s *soak) {
 	heap, buffers, held := s.profile("/debug/pprof/heap?gc=1&debug=1"), 0.0, map[string]float64{}
 	for stack := range strings.SplitSeq(heap, "\n\n") {
 		bytes := heldBy(stack)
-		if strings.Contains(stack, "pool.NewConnWithBufferSize") || strings.Contains(stack, "h2.(*gather).Write") {
+		if ofConnections.MatchString(stack) {
 			buffers += bytes
 		}
 		held[strings.Join(functionName.FindAllString(stack, -1), " < ")] += bytes
@@ -147,7 +151,7 @@ func (s *soak) section() string {
 	second, last := quarters(s.flat.heap)
 	fmt.Fprintf(&b, "| heap after a collection, median of the second and of the last quarter | %.2f MiB, %.2f MiB |\n", second/(1<<20), last/(1<<20))
 	second, last = quarters(s.flat.buffers)
-	fmt.Fprintf(&b, "| beside it, buffers of connections to Redis, which have a bound | %.2f MiB, %.2f MiB |\n", second/(1<<20), last/(1<<20))
+	fmt.Fprintf(&b, "| beside it, what belongs to connections, which have a bound | %.2f MiB, %.2f MiB |\n", second/(1<<20), last/(1<<20))
 	second, last = quarters(s.flat.goroutines)
 	fmt.Fprintf(&b, "| goroutines | %.0f, %.0f |\n", second, last)
 	return b.String()
