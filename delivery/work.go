@@ -60,7 +60,7 @@ type message struct {
 	Refused string `json:"-"`
 	// RefusedSaid is that answer of the service, for people.
 	RefusedSaid string `json:"-"`
-	// Retrying tells that this notification is counted as retrying.
+	// Retrying reports whether this notification is counted as retrying.
 	Retrying bool `json:"retrying,omitempty"`
 }
 

@@ -227,7 +227,7 @@ type Users struct {
 	// token. It must be quick. A token that has ended is api.CodeUnauthorized.
 	Recall func(token string) (*api.User, error)
 	// Verify checks a token; a bad one is api.CodeUnauthorized. It calls admit before it
-	// computes a signature. forged tells that the computed signature differs.
+	// computes a signature. forged reports whether the computed signature differs.
 	Verify func(token string, admit func() error) (u *api.User, forged bool, err error)
 	// Take uses a ticket up and returns its user.
 	Take func(ctx context.Context, ticket string) (*api.User, error)

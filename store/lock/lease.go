@@ -32,7 +32,7 @@ func newLease(l *Locker, id, fence string, attempt int, until time.Time) *Lease 
 	return lease
 }
 
-// Alive tells that the lease is not over, by a clock that only goes forward and
+// Alive reports whether the lease lasts, by a clock that only goes forward and
 // was read before the request was sent; no wall clock matters. Ask immediately
 // before each write to the outside, and start none when it is false.
 func (l *Lease) Alive() bool { return int64(time.Since(l.started)) < l.left.Load() }

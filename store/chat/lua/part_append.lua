@@ -60,10 +60,10 @@ end
 
 -- append adds messages to a chat whose meta was read. The messages are in the form of the
 -- log, with a list of their senders and the bytes of all their texts and data. It publishes
--- them on a channel and records whether to push them. If the sender of the first one had acknowledged all earlier messages (acked),
--- that sender's position moves over the sender's messages at the beginning. Only if this
--- sender was the slowest member can there be something to trim. The expiry of the log is
--- extended once in half a margin, and for a new log.
+-- them on a channel and records whether to push them. If the sender of the first one had
+-- acknowledged all earlier messages (acked), that sender's position moves over the sender's
+-- messages at the beginning. Only if this sender was the slowest member can there be something
+-- to trim. The expiry of the log is extended once in half a margin, and for a new log.
 local function append(c, entries, senders, bytes, acked, channel, push)
   local count, half = #entries, MARGIN / 2
   note_run(c)

@@ -16,7 +16,7 @@ type Claimed struct {
 	// Fence is larger than that of every earlier claim of this job that was not given
 	// back Untouched.
 	Fence int64
-	// First tells that no process had the job before and that it had no delay.
+	// First reports whether no process had the job before and it had no delay.
 	First bool
 	// EnqueuedAt and Now (the moment of the claim) are Redis' time.
 	EnqueuedAt, Now time.Time
@@ -53,8 +53,8 @@ func (c *Claimed) GuardAge() time.Duration { return time.Since(c.asked) }
 // with its result, and each claim since was given back Untouched.
 func (c *Claimed) After(fence int64) bool { return fence > 0 && c.past.fence == fence }
 
-// Alive tells that the lease is not over, by a clock that only goes forward
-// and was read before the claim was sent. Call it right before each write to
+// Alive reports whether the lease lasts, by a clock that only goes forward
+// and was read before the claim was sent. Ask it right before each write to
 // another system. No lease can rule out a pause between this call and the
 // write.
 func (c *Claimed) Alive() bool {
@@ -147,7 +147,7 @@ const (
 	freshLook = 50 * time.Millisecond
 )
 
-// Fresh tells that now is a good time for an outside write: the lease will last
+// Fresh reports whether now is a good time for an outside write: the lease will last
 // until its outcome is recorded, as far as one can tell, because it is not near
 // its end and the shard's results reach Redis. Ask it, instead of Alive, before
 // writes that must not happen twice: while Redis is away, or this process

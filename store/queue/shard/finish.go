@@ -57,7 +57,7 @@ type results struct {
 	unrecorded atomic.Int64 // marks that Redis has not stored yet
 }
 
-// none tells that no result and no mark waits to be recorded.
+// none reports whether no result and no mark waits to be recorded.
 func (r *results) none() bool { return len(r.waiting) == 0 && len(r.marks) == 0 }
 
 // add lets a result wait from now on.
@@ -259,7 +259,7 @@ func (w *Worker) fill(c *call) {
 	}
 }
 
-// plain tells that the job is done and nothing but its entry and report has to change.
+// plain reports whether the job is done and nothing but its entry and report has to change.
 func (e *ended) plain() bool {
 	return e.r.Outcome == Done && e.c.past.bare(&e.c.Job) && len(e.r.Counts) == 0 && e.r.Note == ""
 }
