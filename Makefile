@@ -6,6 +6,9 @@ GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 # ARGS goes to `go test` or to the benchmark: make test ARGS='-run TestShare'
 ARGS ?=
 
+# Empty, or "all": whether only those packages of make test have the race detector that share memory.
+RACE ?=
+
 # How long `make soak` takes, and whose faults it repeats.
 MINUTES ?= 5
 SEED ?=
@@ -15,7 +18,7 @@ SEED ?=
 # compiled: as .ci/test.sh does it, so that nothing is compiled twice.
 FAULTS = ^Test(AMasterAndItsReplicaStayAway|WritesAreBackWithTheReplica|SQLOrAPNsStaysAway|AFullRedisDrainsWhenAPNsHeals|FaultsOfLinks)$$
 CLOCKS = ^TestClocksThatAreWrong$$
-CAPACITY = ^Test(BacklogDrains|OneUserEventDuringAFanOut|W17_AMixedAudienceWhileFCMHangs|RedisNearMaxmemory|HostileClients|IdleStreamsMemory|MemoryOfAOneDeviceEvent)$$
+CAPACITY = ^Test(FaultsOfTheTextbook|Q5_NoLostWakeUp|BacklogDrains|OneUserEventDuringAFanOut|W17_AMixedAudienceWhileFCMHangs|RedisNearMaxmemory|HostileClients|IdleStreamsMemory|MemoryOfAOneDeviceEvent)$$
 COMPILED = GOFLAGS="$(GOFLAGS) -gcflags=modernc.org/...=-race=false -gcflags=github.com/yuin/gopher-lua/...=-race=false"
 
 .DEFAULT_GOAL := help
@@ -46,14 +49,14 @@ quick: ## vet and test what needs no server, without the race detector, in a min
 	go vet ./...
 	go test -short -vet=off -p 4 ./... $(ARGS)
 
-test: ## vet and test everything on private servers (installs what is missing)
-	./.ci/test.sh -skip '$(CAPACITY)' $(ARGS)
+test: ## vet and test everything on private servers (installs what is missing); RACE=all: all of it with the race detector
+	RACE=$(RACE) ./.ci/test.sh -skip '$(CAPACITY)' $(ARGS)
 
 full: ## what make test tries with smaller numbers, at full size (an hour)
 	FANFARE_TEST_FULL=1 ./.ci/test.sh -timeout 2h -skip '$(FAULTS)|$(CLOCKS)' $(ARGS)
 
 capacity: ## measure memory, backlogs and hostile clients (a minute or two)
-	go test -count=1 -p 1 -parallel 1 -run '$(CAPACITY)' ./store/queue ./e2e $(ARGS)
+	go test -count=1 -p 1 -parallel 1 -run '$(CAPACITY)' ./store/lock ./store/queue ./e2e $(ARGS)
 
 engines: ## try other servers that speak Redis' protocol, which ENGINES names (valkey-server), if they can be had
 	./.ci/engines.sh

@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,8 +29,8 @@ import (
 	"fanfare/store/storetest"
 )
 
-// binary is the program under test, built once for all tests, with the race
-// detector: a data race ends a process with exit code 66.
+// binary is the program under test, built once for all tests. With the race detector a data
+// race ends a process with exit code 66.
 type binary struct {
 	once sync.Once
 	path string
@@ -60,9 +61,18 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// mustBuild returns the path of the program, built with the race detector.
+// withRace reports whether this test has the race detector.
+func withRace() bool {
+	info, ok := debug.ReadBuildInfo()
+	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
+}
+
+// mustBuild returns the path of the program, with the race detector if this test has it, and else the shipped one.
 func mustBuild(t testing.TB) string {
 	t.Helper()
+	if !withRace() {
+		return mustBuildShipped(t)
+	}
 	// Linking takes half as long without what debuggers read.
 	return built.must(t, []string{"CGO_ENABLED=1"}, "-race", "-ldflags=-s -w")
 }

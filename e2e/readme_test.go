@@ -109,8 +109,8 @@ func mustTakeTour(t *testing.T, dir string, vars ...string) *program {
 	return p
 }
 
-// goSettings are the variables that `go run` needs: the folders of Go, and the race detector, with
-// which the program is already compiled.
+// goSettings are the variables that `go run` needs: the folders of Go, and the flags with which the program is
+// already compiled.
 func goSettings() []string {
 	var out []string
 	for _, setting := range os.Environ() {
@@ -118,7 +118,10 @@ func goSettings() []string {
 			out = append(out, setting)
 		}
 	}
-	return append(out, "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -race"))
+	if withRace() {
+		out = append(out, "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -race"))
+	}
+	return out
 }
 
 // mustNames lists a folder.

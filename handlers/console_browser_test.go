@@ -61,7 +61,7 @@ func (b *browser) mainHas(t *testing.T, text string) {
 // narrow sets the width of the window.
 func (b *browser) narrow(t *testing.T, width int64) {
 	t.Helper()
-	b.wants(t, "resize", chromedp.Do(b.ctx, enable(emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: width, Height: 900, DeviceScaleFactor: 1})))
+	b.wants(t, "resize", chromedp.Do(b.ctx, tell(emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: width, Height: 900, DeviceScaleFactor: 1})))
 }
 
 // audited fails for each fault of the page.

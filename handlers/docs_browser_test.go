@@ -18,6 +18,7 @@ import (
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/css"
 	"github.com/chromedp/cdproto/dom"
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
@@ -82,12 +83,12 @@ func startBrowser(t *testing.T, home string) (*browser, error) {
 		return nil, err
 	}
 	// Nothing here uses chromedp's copy of the page's elements, which costs more time than the page itself.
-	return b, chromedp.Do(ctx, enable(network.Enable, network.EnableParams{}), enable(log.Enable, cdp.Empty{}), enable(runtime.Enable, cdp.Empty{}),
-		enable(css.Disable, cdp.Empty{}), enable(dom.Disable, cdp.Empty{}))
+	return b, chromedp.Do(ctx, tell(network.Enable, network.EnableParams{}), tell(log.Enable, cdp.Empty{}), tell(runtime.Enable, cdp.Empty{}),
+		tell(css.Disable, cdp.Empty{}), tell(dom.Disable, cdp.Empty{}))
 }
 
-// enable asks the browser for a kind of events.
-func enable[P any](command cdp.Command[P, cdp.Empty], params P) chromedp.Action[chromedp.Void] {
+// tell gives the browser a command.
+func tell[P any](command cdp.Command[P, cdp.Empty], params P) chromedp.Action[chromedp.Void] {
 	return chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
 		_, err := cdp.Call(ctx, target, command, params)
 		return err
@@ -144,11 +145,12 @@ func (b *browser) click(t *testing.T, selector string) {
 	b.on(t, selector, "e.click()")
 }
 
-// write types a text into the field of a selector.
+// write enters a text into the field of a selector at once, as pasting does: after each key the page of the
+// document draws all of itself anew.
 func (b *browser) write(t *testing.T, selector, text string) {
 	t.Helper()
 	b.on(t, selector, "e.focus()")
-	b.wants(t, "type into "+selector, chromedp.Do(b.ctx, chromedp.KeyEvent(text)))
+	b.wants(t, "type into "+selector, chromedp.Do(b.ctx, tell(input.InsertText, input.InsertTextParams{Text: text})))
 }
 
 // text reads the text of the element of a selector.

@@ -34,7 +34,7 @@ func (b *browser) readable(t *testing.T, fits func(background float64) bool) {
 func (b *browser) prefers(t *testing.T, scheme string) {
 	t.Helper()
 	media := emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}
-	b.wants(t, "prefer "+scheme, chromedp.Do(b.ctx, enable(emulation.SetEmulatedMedia, media)))
+	b.wants(t, "prefer "+scheme, chromedp.Do(b.ctx, tell(emulation.SetEmulatedMedia, media)))
 }
 
 // picture is a screenshot of the browser.

@@ -166,7 +166,7 @@ func (b *browser) preparePush(t *testing.T, subscription string) {
 		Source: `PushManager.prototype.subscribe = async (options) => { window.asked = options; return ` + subscription + ` }`,
 	})
 	b.wants(t, "stub subscribe", err)
-	b.wants(t, "watch workers", chromedp.Do(b.ctx, enable(serviceworker.Enable, cdp.Empty{})))
+	b.wants(t, "watch workers", chromedp.Do(b.ctx, tell(serviceworker.Enable, cdp.Empty{})))
 }
 
 // wantsPush waits until the page's service worker shows these notifications.
