@@ -29,17 +29,11 @@ type page struct {
 	marks   map[string]string    // marks of earlier notifications, see events.MarkText
 	reached map[string]bool      // users who have a marked notification
 	sent    events.Sent          // notifications with a mark that have ended
-	turn    *turn                // its place among the events of its users; nil: none, or it was given up
-	taken   time.Time            // when it took that
 	dated   bool                 // the job's time to live was turned into an expiry, which the queue does not have yet
 }
 
 // open decodes an event. It returns nil if the event cannot be read, and has ended it then.
 func open(c *queue.Claimed) *page {
-	if p, opened := c.Value.(*page); opened {
-		c.Value = nil
-		return p
-	}
 	j, err := events.JobOf(c)
 	if err != nil {
 		c.Finish(queue.Result{Outcome: queue.Dead, Reason: "bad_payload", Err: err.Error()})

@@ -2,10 +2,10 @@ package targeting_test
 
 import (
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
+	"fanfare/api"
 	"fanfare/delivery"
 	"fanfare/delivery/apns/apnstest"
 	"fanfare/store/events"
@@ -39,13 +39,12 @@ func TestP5_InOrderAgainAfterABackoff(t *testing.T) {
 	p.mustArriveAs(append(append(first, first...), want...))
 }
 
-// TestP5_WhatOneProcessAcceptsKeepsItsOrder: events to one user that are posted one after the
-// other to one process arrive in this order, in whichever shards they are, also if the user's
-// settings are read from SQL for the first of them.
-func TestP5_WhatOneProcessAcceptsKeepsItsOrder(t *testing.T) {
+// TestP5_ABatchKeepsItsOrder: events of one batch to one user arrive in the order of the batch, also if the
+// settings of some users are read from SQL.
+func TestP5_ABatchKeepsItsOrder(t *testing.T) {
 	t.Parallel()
 	const rounds, users, each = 5, 16, 6
-	for name, cached := range map[string]bool{"cached": true, "not cached": false} {
+	for name, cached := range map[string]int{"cached": users, "half of them cached": users / 2, "not cached": 0} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := setup(t, options{queue: func(o *queue.Options) { o.InFlight = delivery.InFlight }})
@@ -53,14 +52,24 @@ func TestP5_WhatOneProcessAcceptsKeepsItsOrder(t *testing.T) {
 				p.mustDevice(fmt.Sprint("user", n), n)
 			}
 			want := make([][]string, users)
-			for range rounds {
-				p.mustPostToAll(want, each, cached)
+			for round := range rounds {
+				for n := range users {
+					user := fmt.Sprint("user", n)
+					if p.mustCache(user); n >= cached {
+						storetest.Must(t, p.db.Client().Del(t.Context(), "ff:{u:"+user+"}:settings").Err())
+					}
+				}
+				for i, id := range p.mustPostBatch(round, users*each, func(i int) string { return fmt.Sprint("user", i%users) }) {
+					for _, n := range []int{i % users, (i + 1) % users} {
+						want[n] = append(want[n], events.NotificationID(id, token(n)))
+					}
+				}
 			}
 			for n := range users {
-				p.mustArrive(n, rounds*each)
+				p.mustArrive(n, 2*rounds*each)
 				for i, r := range p.apns.Of(token(n)) {
 					if r.ID != want[n][i] {
-						t.Errorf("request %d of %d to user%d is %s, want %s", i, rounds*each, n, r.ID, want[n][i])
+						t.Errorf("request %d of %d to user%d is %s, want %s", i, 2*rounds*each, n, r.ID, want[n][i])
 					}
 				}
 			}
@@ -68,25 +77,19 @@ func TestP5_WhatOneProcessAcceptsKeepsItsOrder(t *testing.T) {
 	}
 }
 
-// mustPostToAll posts events to many users at the same time, to each one after the other, and
-// adds the notifications that they become.
-func (p *pipeline) mustPostToAll(want [][]string, each int, cached bool) {
+// mustPostBatch posts n events in one batch, each to one user and to the next one, and gives their ids.
+func (p *pipeline) mustPostBatch(batch, n int, user func(int) string) (ids []string) {
 	p.Helper()
-	var posting sync.WaitGroup
-	for n := range want {
-		user := fmt.Sprint("user", n)
-		if cached {
-			p.mustCache(user)
-		} else {
-			storetest.Must(p, p.db.Client().Del(p.Context(), "ff:{u:"+user+"}:settings").Err())
-		}
-		posting.Go(func() {
-			for range each {
-				want[n] = append(want[n], events.NotificationID(p.mustPost(hello(user)), token(n)))
-			}
-		})
+	r := &api.EventBatchRequest{}
+	for i := range n {
+		r.Events = append(r.Events, *hello(user(i), user(i+1)))
 	}
-	posting.Wait()
+	posted, _, err := p.first.events.AcceptBatch(p.Context(), r, api.Idempotency{Scope: p.scope, Key: fmt.Sprint(batch)})
+	storetest.Must(p, err)
+	for _, item := range posted.Items {
+		ids = append(ids, item.ID)
+	}
+	return ids
 }
 
 // mustNotes puts notifications for bob's device into its shard and gives their ids in

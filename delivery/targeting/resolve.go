@@ -18,23 +18,19 @@ const maxMissed = 40 << 10
 
 // resolve targets pages together: it reads all settings, writes all notifications, and then
 // finishes each page with its counts. When it is repeated after a crash it writes the same ids,
-// and the counts go with the one finish that the queue accepts. From the cache alone it asks no
-// SQL, and returns the pages that need it or are behind others, of which nothing has begun. The
-// error comes from reading the settings.
-func (t *Targeting) resolve(ctx context.Context, pages []*page, fromCache bool) (forSQL []*page, err error) {
+// and the counts go with the one finish that the queue accepts. If it is told where to note users who
+// need SQL, it asks none, and returns the pages that need it or are behind others, of which nothing has
+// begun. The error comes from reading the settings.
+func (t *Targeting) resolve(ctx context.Context, pages []*page, left leftToSQL) (forSQL []*page, err error) {
 	if pages = slices.DeleteFunc(pages, t.partWaitsForWindow); len(pages) == 0 {
 		return nil, nil
 	}
 	if pages = t.recall(ctx, pages); len(pages) == 0 {
 		return nil, nil
 	}
-	first := pages
-	if fromCache {
-		first = slices.DeleteFunc(slices.Clone(pages), func(p *page) bool { return t.behind(p, pages) })
-	}
-	err = t.settings(ctx, first, fromCache)
-	if fromCache {
-		pages, forSQL = t.divide(pages)
+	err = t.settings(ctx, pages, left != nil)
+	if left != nil {
+		pages, forSQL = left.divide(pages)
 	}
 	t.recallStored(ctx, pages)
 	var stored []*page
@@ -49,9 +45,6 @@ func (t *Targeting) resolve(ctx context.Context, pages []*page, fromCache bool) 
 		}
 	}
 	t.store(ctx, alive(stored))
-	for _, p := range pages {
-		t.turns.end(p)
-	}
 	return forSQL, err
 }
 

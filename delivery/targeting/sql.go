@@ -75,52 +75,34 @@ func (t *Targeting) leaveToSQL(ctx context.Context, shard int, pages []*page) {
 	taken, begin := t.sql.add(shard, pages, t.mostForSQL())
 	for _, p := range pages[taken:] {
 		p.c.Finish(queue.Result{Outcome: queue.Defer, Untouched: true, Reason: "many events wait for SQL"})
-		t.turns.end(p)
 	}
 	if !begin {
 		return
 	}
 	t.sending.Go(func() {
 		for pages := t.sql.next(shard, 0); pages != nil; pages = t.sql.next(shard, len(pages)) {
-			t.workInTurn(ctx, pages)
+			t.work(ctx, alive(slices.Clone(pages)), nil)
 		}
 	})
 }
 
-// workInTurn works on pages of one shard in their order, those of other shards that have an
-// earlier turn with the same users first.
-func (t *Targeting) workInTurn(ctx context.Context, pages []*page) {
-	for len(pages) > 0 {
-		n := 0
-		for n < len(pages) && len(t.turns.elsewhere(pages[n])) == 0 {
-			n++
-		}
-		if n == 0 {
-			if t.turns.await(ctx, pages[0]); ctx.Err() == nil {
-				continue
-			}
-			n = 1
-		}
-		t.work(ctx, alive(slices.Clone(pages[:n])), false)
-		for _, p := range pages[:n] {
-			t.turns.end(p)
-		}
-		pages = pages[n:]
-	}
-}
+// leftToSQL are the users of the pages of a claim that were left to the goroutine that asks SQL.
+type leftToSQL map[string]bool
 
 // divide separates the pages that continue in the goroutine that asks SQL: those with users who are
-// not cached, those whose settings were not read because they are behind others, and those behind
-// these. They are left as if they had never been read.
-func (t *Targeting) divide(pages []*page) (warm, forSQL []*page) {
+// not cached, and those after them that have a user in common with them, so that the events of a batch
+// keep their order. They are left as if they had never been read.
+func (l leftToSQL) divide(pages []*page) (warm, forSQL []*page) {
 	for _, p := range pages {
 		missed := slices.ContainsFunc(p.targets, func(d devices.Target) bool { return d.Err != nil })
-		if !p.read.IsZero() && !missed && !t.behind(p, warm) {
+		if !missed && (len(l) == 0 || !slices.ContainsFunc(p.others, func(user string) bool { return l[user] })) {
 			warm = append(warm, p)
 			continue
 		}
-		forSQL = append(forSQL, &page{c: p.c, job: p.job, dated: p.dated, turn: p.turn, taken: p.taken})
-		p.turn = nil
+		for _, user := range p.others {
+			l[user] = true
+		}
+		forSQL = append(forSQL, &page{c: p.c, job: p.job, dated: p.dated})
 	}
 	return warm, forSQL
 }

@@ -67,7 +67,6 @@ type Targeting struct {
 	events, notifications backlog
 	sending               sync.WaitGroup // counts what Delivery sends at once, and the goroutines that ask SQL
 	sql                   sqlPages
-	turns                 turns
 }
 
 // New makes a Targeting. It starts nothing.
@@ -85,28 +84,9 @@ func New(o Options) *Targeting {
 
 // Run targets events until ctx ends and everything it began is finished or handed back.
 func (t *Targeting) Run(ctx context.Context) error {
-	err := t.o.Events.RunNoticing(ctx, t.notice, t.target)
+	err := t.o.Events.Run(ctx, t.target)
 	t.sending.Wait()
 	return err
-}
-
-// notice gives an event that this process accepted its turn, in the order of acceptance.
-func (t *Targeting) notice(c *queue.Claimed) {
-	if _, accepted := c.Value.(*events.Job); !accepted {
-		return
-	}
-	if p := open(c); p != nil {
-		t.takeTurn(p, p.job.Audience.Listed())
-		c.Value = p
-	}
-}
-
-// takeTurn gives a page its turn with its users, if it has none yet and there are only so many
-// that they are targeted together.
-func (t *Targeting) takeTurn(p *page, users []string) {
-	if p.turn == nil && p.taken.IsZero() && len(users) > 0 && len(users) <= events.PartSize && !p.begun() {
-		p.turn, p.taken = t.turns.take(p.c.Shard, users), time.Now()
-	}
 }
 
 // mostPages is how many pages of large audiences are split in one go.
@@ -125,25 +105,22 @@ func (t *Targeting) target(ctx context.Context, batch []*queue.Claimed) {
 			pages = append(pages, p)
 		}
 	}
-	forSQL := t.work(ctx, pages, true)
-	for _, p := range pages {
-		t.turns.end(p)
-	}
+	forSQL := t.work(ctx, pages, leftToSQL{})
 	t.leaveToSQL(ctx, batch[0].Shard, append(forSQL, inSQL...))
 }
 
 // work reads the audiences of pages and targets them: small ones together, then large ones
-// page by page. Parts are worked on beside it, so that nobody waits for them. From the cache
-// alone it asks no SQL, and returns, untouched, the pages that need it or that are behind
-// others. Otherwise SQL is asked until it fails once; the rest goes back unread.
-func (t *Targeting) work(ctx context.Context, pages []*page, fromCache bool) (forSQL []*page) {
+// page by page. Parts are worked on beside it, so that nobody waits for them. If it is told where to
+// note users who need SQL, it asks none, and returns, untouched, the pages that need it or that are
+// behind others. Otherwise SQL is asked until it fails once; the rest goes back unread.
+func (t *Targeting) work(ctx context.Context, pages []*page, left leftToSQL) (forSQL []*page) {
 	var small, parts, large []*page
 	var away error // why SQL is no longer asked
 	users := 0
 	resolve := func() {
-		var left []*page
-		left, away = t.resolveSmall(ctx, small, fromCache, away)
-		forSQL, small, users = append(forSQL, left...), nil, 0
+		var more []*page
+		more, away = t.resolveSmall(ctx, small, left, away)
+		forSQL, small, users = append(forSQL, more...), nil, 0
 	}
 	for _, p := range pages {
 		if p.inSQL() && slices.ContainsFunc(small, func(s *page) bool { return !s.inSQL() }) {
@@ -167,9 +144,6 @@ func (t *Targeting) work(ctx context.Context, pages []*page, fromCache bool) (fo
 			if users+len(p.users) > events.PageSize {
 				resolve()
 			}
-			if fromCache {
-				t.takeTurn(p, p.users) // of a chat, or accepted by another process
-			}
 			small, users = append(small, p), users+len(p.users)
 		}
 	}
@@ -181,20 +155,19 @@ func (t *Targeting) work(ctx context.Context, pages []*page, fromCache bool) (fo
 	return forSQL
 }
 
-// resolveSmall targets small audiences, and returns those that need SQL if it must not be
-// asked. If SQL is away only cached users are targeted, and the other pages go back.
-func (t *Targeting) resolveSmall(ctx context.Context, pages []*page, fromCache bool, away error) ([]*page, error) {
+// resolveSmall targets small audiences, and returns those that are left to SQL. If SQL is away only cached
+// users are targeted, and the other pages go back.
+func (t *Targeting) resolveSmall(ctx context.Context, pages []*page, left leftToSQL, away error) ([]*page, error) {
 	if away == nil {
-		forSQL, err := t.resolve(ctx, pages, fromCache)
-		if !fromCache && delivery.Passing(err) {
+		forSQL, err := t.resolve(ctx, pages, left)
+		if left == nil && delivery.Passing(err) {
 			away = err
 		}
 		return forSQL, away
 	}
-	forSQL, _ := t.resolve(ctx, pages, true)
+	forSQL, _ := t.resolve(ctx, pages, leftToSQL{})
 	for _, p := range forSQL {
 		t.postpone(p, "sql_away", away)
-		t.turns.end(p)
 	}
 	return nil, away
 }
@@ -209,7 +182,7 @@ func (t *Targeting) resolveParts(ctx context.Context, parts []*page) {
 		return
 	}
 	t.sending.Go(func() {
-		_, _ = t.resolve(ctx, parts, false)
+		_, _ = t.resolve(ctx, parts, nil)
 		t.sql.addParts(-len(parts), 0)
 	})
 }

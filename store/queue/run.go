@@ -61,20 +61,12 @@ func ByType(types map[string]func(ctx context.Context, c *Claimed) Result) Handl
 // contexts, hands back what is still unfinished, uncounted, and returns. It
 // survives any absence of Redis. Run it once per Queue and process.
 func (q *Queue) Run(ctx context.Context, h Handler) error {
-	return q.RunNoticing(ctx, func(*Claimed) {}, h)
-}
-
-// RunNoticing is Run, and also calls notice on each claimed job before h gets it. If this process
-// claims a job with the call that enqueues it, notice comes before Enqueue returns. So for jobs
-// that are enqueued one after the other, also in different shards, the calls of notice have the
-// same order. Redis' answers wait for notice, so it must be quick.
-func (q *Queue) RunNoticing(ctx context.Context, notice func(c *Claimed), h Handler) error {
 	writes := context.WithoutCancel(ctx)
 	jobs, stopJobs := context.WithCancel(writes)
 	defer stopJobs()
 	background, stopBackground := context.WithCancel(writes)
 	defer stopBackground()
-	p := shard.NewProcess(jobs, writes, q.o.InFlight, shard.Callbacks{Room: q.o.Room, Notice: notice, Handle: h})
+	p := shard.NewProcess(jobs, writes, q.o.InFlight, shard.Callbacks{Room: q.o.Room, Handle: h})
 	var workers []*shard.Worker
 	var attending, backing, leaving sync.WaitGroup
 	for _, n := range q.o.Serve {

@@ -16,7 +16,7 @@ type Stepper struct{ w *Worker }
 
 // NewStepper makes a process for shard 0 and begins its session.
 func NewStepper(c *Common) (*Stepper, error) {
-	callbacks := Callbacks{Room: endless, Notice: func(*Claimed) {}}
+	callbacks := Callbacks{Room: endless}
 	p := &Stepper{NewWorker(NewProcess(context.Background(), context.Background(), 1<<20, callbacks), c.Shard(0))}
 	p.w.sender.next = func() *call { return nil } // nothing happens by itself
 	p.w.sender.renew()

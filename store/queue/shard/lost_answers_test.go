@@ -31,7 +31,7 @@ func TestAnOldSeriesIsRepeatedAsItIs(t *testing.T) {
 			}
 			return nil
 		})
-		callbacks := shard.Callbacks{Room: endless, Notice: func(*queue.Claimed) {}, Handle: func(_ context.Context, batch []*queue.Claimed) {
+		callbacks := shard.Callbacks{Room: endless, Handle: func(_ context.Context, batch []*queue.Claimed) {
 			for _, c := range batch {
 				ran.Add(1)
 				c.Finish(queue.Result{})

@@ -7,11 +7,10 @@ import (
 	"time"
 )
 
-// Callbacks are what a process calls: Room says how many more jobs the handler has use for,
-// Notice gets each claimed job first, and Handle runs the jobs.
+// Callbacks are what a process calls: Room says how many more jobs the handler has use for, and Handle
+// runs the jobs.
 type Callbacks struct {
 	Room   func() int
-	Notice func(*Claimed)
 	Handle func(context.Context, []*Claimed)
 }
 

@@ -249,7 +249,7 @@ func (p *Producer) applyCall(c *call, answer []any, sent time.Time) {
 	p.worked()
 	p.Depth.Store(redisdb.Number(answer[callWaiting]))
 	if c.session != nil {
-		c.session.worker.applyClaim(c, answer, sent) // before the callers are answered, see RunNoticing of the queue
+		c.session.worker.applyClaim(c, answer, sent)
 	}
 	p.answerRequests(c, redisdb.Text(answer[callAnswer]))
 	if c.session == nil && len(c.requests) > 0 {

@@ -284,7 +284,6 @@ func (w *Worker) begin(c *call, answer []any, sent time.Time) []*Claimed {
 			continue
 		}
 		one.Now, one.here, one.asked = now, here, sent
-		w.process.callbacks.Notice(one)
 		batch = append(batch, one)
 	}
 	w.mu.Lock()
