@@ -18,7 +18,7 @@ SEED ?=
 # compiled: as .ci/test.sh does it, so that nothing is compiled twice.
 FAULTS = ^Test(AMasterAndItsReplicaStayAway|WritesAreBackWithTheReplica|SQLOrAPNsStaysAway|AFullRedisDrainsWhenAPNsHeals|FaultsOfLinks)$$
 CLOCKS = ^TestClocksThatAreWrong$$
-CAPACITY = ^Test(FaultsOfTheTextbook|Q5_NoLostWakeUp|BacklogDrains|OneUserEventDuringAFanOut|W17_AMixedAudienceWhileFCMHangs|RedisNearMaxmemory|HostileClients|IdleStreamsMemory|MemoryOfAOneDeviceEvent)$$
+CAPACITY = ^Test(Q5_NoLostWakeUp|BacklogDrains|OneUserEventDuringAFanOut|W17_AMixedAudienceWhileFCMHangs|RedisNearMaxmemory|HostileClients|IdleStreamsMemory|MemoryOfAOneDeviceEvent)$$
 COMPILED = GOFLAGS="$(GOFLAGS) -gcflags=modernc.org/...=-race=false -gcflags=github.com/yuin/gopher-lua/...=-race=false"
 
 .DEFAULT_GOAL := help
@@ -53,10 +53,10 @@ test: ## vet and test everything on private servers (installs what is missing); 
 	RACE=$(RACE) ./.ci/test.sh -skip '$(CAPACITY)' $(ARGS)
 
 full: ## what make test tries with smaller numbers, at full size (an hour)
-	FANFARE_TEST_FULL=1 ./.ci/test.sh -timeout 2h -skip '$(FAULTS)|$(CLOCKS)' $(ARGS)
+	FANFARE_TEST_FULL=1 RACE=all ./.ci/test.sh -timeout 2h -skip '$(FAULTS)|$(CLOCKS)' $(ARGS)
 
-capacity: ## measure memory, backlogs and hostile clients (a minute or two)
-	go test -count=1 -p 1 -parallel 1 -run '$(CAPACITY)' ./store/lock ./store/queue ./e2e $(ARGS)
+capacity: ## measure memory, backlogs, hostile clients and how soon a job starts (a minute or two)
+	go test -count=1 -p 1 -parallel 1 -run '$(CAPACITY)' ./store/queue ./e2e $(ARGS)
 
 engines: ## try other servers that speak Redis' protocol, which ENGINES names (valkey-server), if they can be had
 	./.ci/engines.sh

@@ -190,32 +190,33 @@ step() {
 	[ "$status" = 0 ] || exit "$status"
 }
 
-# raced are the packages that have the race detector in every run: in their tests goroutines share memory.
-# Others mostly share what is in Redis and SQL, of which the detector sees nothing, and it makes them three
-# times slower.
-raced=(api delivery delivery/apns delivery/exchange delivery/fcm delivery/h2 delivery/transport delivery/webpush handlers/web
-	store/batch store/chat/live store/queue/shard store/redisdb store/series store/sessions)
+# raced are the packages that have the race detector in every run: their goroutines share most memory, and it
+# does not make them much slower. The others mostly share what is in Redis and SQL, of which the detector sees
+# nothing, or take minutes with it.
+raced=(api app delivery delivery/apns delivery/exchange delivery/fcm delivery/h2 delivery/transport delivery/webpush handlers/web
+	store/batch store/chat/live store/events store/lock store/queue/shard store/redisdb store/series store/sessions)
 
 # run_tests tests all packages, also when some fail. Those that take longest begin first, and beside
 # them those that mostly wait. The tests of the whole program follow, alone, because they start
 # processes of their own; more of them run at once, because most of them wait most of the time.
 run_tests() {
-	local failed=0 race=() first=() others at_once=4
-	mapfile -t others < <(go list ./... | grep -v '/e2e$')
-	if [ "${RACE:-}" = all ]; then
+	local failed=0 race=() first=("${raced[@]/#/fanfare/}") others at_once=4
+	others=$(go list ./... | grep -v '/e2e$')
+	if [ -n "${RACE:-}" ]; then
 		race=(-race) at_once=2
 	else
-		mapfile -t first < <(printf '%s\n' "${raced[@]/#/fanfare/}")
-		mapfile -t others < <(printf '%s\n' "${others[@]}" | grep -vxF "$(printf '%s\n' "${first[@]}")")
-		go test -race -vet=off -p 4 -timeout 30m "${first[@]}" "$@" || failed=1
+		others=$(grep -vxF "$(printf '%s\n' "${first[@]}")" <<<"$others")
+		go test -race -vet=off -p 3 -timeout 30m "${first[@]}" "$@" || failed=1
 	fi
+	# shellcheck disable=SC2086 # others is a list of words
 	go test "${race[@]}" -vet=off -p "$at_once" -timeout 30m ./handlers ./store/queue ./delivery/targeting ./store/stock ./store/sales \
-		./store/contacts ./store/chat "${others[@]}" "$@" || failed=1
+		./store/contacts ./store/chat $others "$@" || failed=1
 	go test "${race[@]}" -vet=off -timeout 30m -parallel $((2 * $(nproc))) ./e2e "$@" || failed=1
 	return $failed
 }
 
 main() {
+	case ${RACE:-} in '' | all) ;; *) fail "RACE is empty or \"all\"" ;; esac
 	command -v go >/dev/null || fail "Go is not installed (https://go.dev/dl)"
 	work=$(mktemp -d "$(scratch)/fanfare-test.XXXXXX")
 	local packages

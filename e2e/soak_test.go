@@ -152,8 +152,8 @@ func (s *soak) newSlot(n int) *slot {
 	return at
 }
 
-// launch starts a process in the slot: in a long soak the shipped program, otherwise the one with
-// the race detector. In a long soak the clock of the last slot's process jumps by two minutes and back; it sends
+// launch starts a process in the slot: in a long soak the shipped program, otherwise that of mustBuild.
+// In a long soak the clock of the last slot's process jumps by two minutes and back; it sends
 // with a certificate, so that no provider token depends on that clock.
 func (at *slot) launch(s *soak) {
 	path, vars := "", at.vars

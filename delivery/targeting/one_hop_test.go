@@ -51,7 +51,7 @@ func TestAnEventForNobodyIsReadInOnePlace(t *testing.T) {
 }
 
 // TestP5_OneHopStoresNothingBetween: an event with one device is sent by the process that claimed
-// it, in the order of the events, and only the event's report has the result.
+// it, and only the event's report has the result.
 func TestP5_OneHopStoresNothingBetween(t *testing.T) {
 	t.Parallel()
 	p := setup(t, options{})

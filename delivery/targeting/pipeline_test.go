@@ -222,21 +222,33 @@ func hello(users ...string) *api.EventRequest {
 	return &api.EventRequest{Type: "hello", Audience: api.Audience{Users: users}, Alert: &api.Alert{Title: "Hello"}}
 }
 
-func (p *pipeline) mustPost(r *api.EventRequest) string {
+func (p *pipeline) mustPost(r *api.EventRequest) (id string) {
+	p.Helper()
+	p.mustAccept(func(once api.Idempotency) error {
+		a, _, err := p.first.events.Accept(p.Context(), r, once)
+		if err == nil {
+			id = a.ID
+		}
+		return err
+	})
+	return id
+}
+
+// mustAccept lets something be accepted under a key of its own. A busy machine can be slower than Redis'
+// time-out: then it is asked again.
+func (p *pipeline) mustAccept(accept func(api.Idempotency) error) {
 	p.Helper()
 	once := api.Idempotency{Scope: p.scope, Key: fmt.Sprint(p.posts.Add(1))}
 	for range 5 {
-		a, _, err := p.first.events.Accept(p.Context(), r, once)
+		err := accept(once)
 		if err == nil {
-			return a.ID
+			return
 		}
-		// A busy machine can be slower than Redis' time-out: ask again.
 		if code := api.CodeOf(err); code != api.CodeUnavailable && code != api.CodeUnknownOutcome {
 			p.Fatal(err)
 		}
 	}
 	p.Fatal("Redis stays out of reach")
-	return ""
 }
 
 func (p *pipeline) mustReport(id string) *api.EventReport {

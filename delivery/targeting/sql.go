@@ -86,7 +86,7 @@ func (t *Targeting) leaveToSQL(ctx context.Context, shard int, pages []*page) {
 	})
 }
 
-// leftToSQL are the users of the pages of a claim that were left to the goroutine that asks SQL.
+// leftToSQL are the users of those pages that were claimed together and left to the goroutine that asks SQL.
 type leftToSQL map[string]bool
 
 // divide separates the pages that continue in the goroutine that asks SQL: those with users who are

@@ -81,8 +81,8 @@ func TestP6_SQLHangs(t *testing.T) {
 			p, proxy := hangingSQL(t, 21, 1)
 			first(p)
 			var want []string
-			for range 16 {
-				want = append(want, events.NotificationID(p.mustPost(hello("user0")), token(0)))
+			for _, id := range p.mustPostBatch(slices.Repeat([]api.EventRequest{*hello("user0")}, 16)...) {
+				want = append(want, events.NotificationID(id, token(0)))
 			}
 			proxy.Hold(true)
 			p.first.start()
@@ -139,17 +139,17 @@ func TestP6_CachedUsersBesideAHundredAudiencesThatHang(t *testing.T) {
 func TestP5_EventsWithAUserInCommonKeepTheirOrder(t *testing.T) {
 	t.Parallel()
 	p, proxy := hangingSQL(t, 3, 2)
-	var want []string
-	want = append(want, events.NotificationID(p.mustPost(hello("user0", "user2")), token(0)))
+	batch := []api.EventRequest{*hello("user0", "user2")}
 	for range 11 {
 		var strangers []string
 		for n := range 100 {
 			strangers = append(strangers, fmt.Sprint("stranger", n))
 		}
-		p.mustPost(hello(strangers...))
+		batch = append(batch, *hello(strangers...))
 	}
-	want = append(want, events.NotificationID(p.mustPost(hello("user0")), token(0)))
-	p.mustPost(hello("user1"))
+	batch = append(batch, *hello("user0"), *hello("user1"))
+	ids := p.mustPostBatch(batch...)
+	want := []string{events.NotificationID(ids[0], token(0)), events.NotificationID(ids[12], token(0))}
 	proxy.Hold(true)
 	p.first.start()
 	p.mustArrive(1, 1)
