@@ -103,8 +103,9 @@ func median(all []float64) float64 {
 	return sorted[len(sorted)/2]
 }
 
-// flatEnough is by how much the last quarter may exceed the second.
-const flatEnough = 1.05
+// flatEnough is by how much the last quarter may exceed the second. Sales, cancels and devices that were made take
+// room for as long as they are kept.
+const flatEnough = 1.08
 
 // enough reports whether there are enough samples to distinguish growth from chance.
 func (f *flatness) enough() bool { return len(f.heap) >= 12 }

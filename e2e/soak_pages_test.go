@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"fanfare/api"
 	"fanfare/delivery/apns/apnstest"
 	"fanfare/delivery/webpush/webpushtest"
 	"fanfare/store/storetest"
@@ -31,6 +32,7 @@ type pagesTraffic struct {
 	services *webpushtest.Server
 	mu       sync.Mutex
 	pages    [soakPages]*webpushtest.Browser // the subscription that was registered last
+	tokens   [soakPages]string               // its token
 	told     [soakRegular]int                // events that were accepted
 }
 
@@ -60,14 +62,20 @@ func (s *soak) preparePages() *pagesTraffic {
 	return p
 }
 
-// subscribe lets a page subscribe and register.
+// subscribe lets a page subscribe and register, and take back what it had registered before.
 func (p *pagesTraffic) subscribe(r *rand.Rand, user int) {
 	b := p.services.MustSubscribe(p.s.t, soakOrigins[user%len(soakOrigins)])
 	body := map[string]any{"platform": "webpush", "topic": "shop", "subscription": b.Subscription}
-	p.s.want(r, nil, []int{200, 201}, "POST", fmt.Sprintf("/v1/users/page-%d/devices", user), body)
+	path, made := fmt.Sprintf("/v1/users/page-%d/devices", user), api.Device{}
+	if !p.s.want(r, &made, []int{200, 201}, "POST", path, body) {
+		return
+	}
+	if old := p.tokens[user]; old != "" {
+		p.s.want(r, nil, []int{204, 404}, "DELETE", path+"/"+old, nil) // 404: its service has said that it has expired
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.pages[user] = b
+	p.pages[user], p.tokens[user] = b, made.Token
 }
 
 // tell posts an event to a user with a browser.
