@@ -6,7 +6,7 @@ GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 # ARGS goes to `go test` or to the benchmark: make test ARGS='-run TestShare'
 ARGS ?=
 
-# Empty, or "all": whether only those packages of make test have the race detector that share memory.
+# Which packages have the race detector in make test: "all", or, if it is empty, some of them (.ci/test.sh).
 RACE ?=
 
 # How long `make soak` takes, and whose faults it repeats.
