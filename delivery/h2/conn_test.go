@@ -393,8 +393,7 @@ func TestHeldUpFramesAreNeverSent(t *testing.T) {
 func TestP4_ABurstOnASlowWay(t *testing.T) {
 	t.Parallel()
 	const calls, size, within = 60, 1000, time.Second
-	ours, theirs := mustPipe(t)
-	_ = theirs.(*net.TCPConn).SetReadBuffer(4 << 10)
+	ours, theirs := mustSlowPipe(t)
 	o := testOptions()
 	o.SendWithin = within
 	raw := newPunctual(ours)

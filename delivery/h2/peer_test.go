@@ -3,14 +3,17 @@ package h2
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
+	"syscall"
 	"testing"
 	"time"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+	"golang.org/x/sys/unix"
 )
 
 // testOptions are the options of a pool in tests.
@@ -57,7 +60,27 @@ func setup(t testing.TB, change func(*Options)) *peer {
 // mustPipe connects two ends over TCP.
 func mustPipe(t testing.TB) (a, b net.Conn) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	return mustPipeOf(t, net.ListenConfig{})
+}
+
+// mustSlowPipe is mustPipe with a second end that takes few bytes at a time. It says so before the connection
+// is made: what the first end sends is never more than the second has room for, so no segment is dropped and sent
+// again after a pause that doubles each time.
+func mustSlowPipe(t testing.TB) (a, b net.Conn) {
+	t.Helper()
+	return mustPipeOf(t, net.ListenConfig{Control: func(_, _ string, conn syscall.RawConn) (err error) {
+		ruled := conn.Control(func(fd uintptr) {
+			err = errors.Join(
+				unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, 4<<10),
+				unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG, 536)) // as on a real network, not 64 KB
+		})
+		return errors.Join(ruled, err)
+	}})
+}
+
+func mustPipeOf(t testing.TB, listen net.ListenConfig) (a, b net.Conn) {
+	t.Helper()
+	l, err := listen.Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
