@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"fanfare/store/devices"
 	"fanfare/store/queue"
 	"fanfare/store/record"
+	"fanfare/store/redisdb"
 	"fanfare/store/storetest"
 )
 
@@ -245,6 +247,25 @@ func TestP10_AChangeThatRedisMissedIsSweptIn(t *testing.T) {
 		mustRelay(t, w, record.RelayOptions{})
 		storetest.Eventually(t, 30*time.Second, "the stale entry goes", func() bool { return mustTarget(t, w.store, like).OptedOut })
 	})
+}
+
+// A Redis that may be slow, as the embedded one may on a busy machine, has the time for a change that its
+// options give it.
+func TestASlowRedisTakesAChange(t *testing.T) {
+	t.Parallel()
+	proxy, url := storetest.ProxyTo(t, storetest.Redis(t).URL())
+	const timeout = 4 * time.Second
+	w := setupOn(t, storetest.OpenWith(t, redisdb.Options{URL: url, Timeout: timeout}), storetest.SQLite(t))
+	mustTarget(t, w.store, like)
+	var slow sync.Once
+	proxy.OnSent(func(*storetest.ProxyConn, []byte) storetest.Fate {
+		slow.Do(func() { <-time.After(timeout * 3 / 5) })
+		return storetest.Pass
+	})
+	storetest.Must(t, w.store.PutOptOut(t.Context(), "alice", "like"))
+	if !mustTarget(t, w.store, like).OptedOut {
+		t.Error("the change is lost")
+	}
 }
 
 func TestRedisAway(t *testing.T) {

@@ -16,12 +16,11 @@ import (
 	"fanfare/store/redisdb"
 )
 
-// redisPatience limits what is done in Redis before and after a write of SQL, so that the write finishes
-// within its deadline if Redis is away. A batch gets a little more for each of its users.
-const redisPatience, patiencePerUser = 2 * time.Second, 500 * time.Microsecond
-
-// patience is how long a call of Redis for so many users may take.
-func patience(users int) time.Duration { return redisPatience + time.Duration(users)*patiencePerUser }
+// patience limits what is done in Redis before and after a write of SQL, so that the write finishes within its
+// deadline if Redis is away: the time of one round trip, and a little more for each of a batch's users.
+func (s *Store) patience(users int) time.Duration {
+	return s.db.Timeout() + time.Duration(users)*500*time.Microsecond
+}
 
 // settingsChange is what has to be relayed to Redis after a write of SQL.
 type settingsChange struct {
@@ -65,7 +64,7 @@ func (s *Store) write(ctx context.Context, users, tokens []string, do func(conte
 // markUsers marks the users of a change, reads the guards of its tokens, by token, and finds out whether Redis
 // takes writes of all of them.
 func (s *Store) markUsers(ctx context.Context, c settingsChange) (map[string]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience(len(c.versions)))
+	ctx, cancel := context.WithTimeout(ctx, s.patience(len(c.versions)))
 	defer cancel()
 	cmds := make([]redis.Cmder, 0, len(c.tokens)+len(c.versions))
 	for _, g := range s.guardsOf(c.tokens, nil, nil) {
@@ -92,7 +91,7 @@ func (s *Store) markUsers(ctx context.Context, c settingsChange) (map[string]str
 
 // relayNow relays at once. If that fails, a sweeper relays later, or a repeat of the call.
 func (s *Store) relayNow(ctx context.Context, c settingsChange) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience(len(c.versions)))
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.patience(len(c.versions)))
 	defer cancel()
 	if err := s.relay(ctx, c); err != nil {
 		return api.Errorf(api.CodeUnknownOutcome, "Redis does not know of the change yet").Because(err)

@@ -104,8 +104,8 @@ func (db *DB) pause(ctx context.Context, wait time.Duration) bool {
 	return ctx.Err() == nil
 }
 
-// loadParts is the share of a round trip's time that loading scripts may take, so that commands for
-// other masters can be tried again if a master hangs.
+// loadParts is the share of a round trip's time that loading scripts may take in a Cluster, so that commands
+// for other masters can be tried again if a master hangs.
 const loadParts = 4
 
 // load makes scripts known to all masters, and reports whether it succeeded. A failure shows
@@ -115,8 +115,11 @@ func (db *DB) load(ctx context.Context, scripts map[*Script]struct{}) bool {
 	if len(scripts) == 0 {
 		return true
 	}
-	ctx, cancel := context.WithTimeout(ctx, db.o.Timeout/loadParts)
-	defer cancel()
+	if db.kind == kindCluster {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, db.o.Timeout/loadParts)
+		defer cancel()
+	}
 	err := eachMaster(ctx, db.client, func(ctx context.Context, c *redis.Client) error {
 		pipe := c.Pipeline()
 		for s := range scripts {

@@ -184,6 +184,30 @@ func TestScriptsOfAServerThatBeganAnew(t *testing.T) {
 	storetest.Must(t, call())
 }
 
+// A single server that is slow to take a script, as one on a busy machine, has the whole time of the round trip for it.
+func TestASlowServerTakesAScript(t *testing.T) {
+	t.Parallel()
+	proxy, url := storetest.ProxyTo(t, storetest.Redis(t).URL())
+	const timeout = 4 * time.Second
+	db := storetest.OpenWith(t, redisdb.Options{URL: url, Timeout: timeout})
+	var loads atomic.Int64
+	proxy.OnSent(func(_ *storetest.ProxyConn, sent []byte) storetest.Fate {
+		if !bytes.Contains(bytes.ToLower(sent), []byte("\r\nscript\r\n")) {
+			return storetest.Pass
+		}
+		if loads.Add(1) > 1 {
+			return storetest.Close
+		}
+		<-time.After(timeout * 2 / 5) // the server is slow
+		return storetest.Pass
+	})
+	script := mustScript(t, "-- "+t.Name()+"\nreturn redis.call('INCR', KEYS[1])")
+	got, err := db.Eval(t.Context(), redisdb.Write, script, []string{t.Name()})
+	if err != nil || got != int64(1) {
+		t.Errorf("got %v, %v", got, err)
+	}
+}
+
 func mustForget(t testing.TB, db *redisdb.DB) {
 	t.Helper()
 	if err := db.Client().ScriptFlush(t.Context()).Err(); err != nil {
