@@ -12,8 +12,13 @@ import (
 const InFlight = 16_000
 
 const (
-	// firstWindow is the window of an app that has not answered yet.
+	// firstWindow is the window of an app that has not answered yet, and as much as any app needs whose answers
+	// take no time.
 	firstWindow = 1000
+	// No process sends more than mostRate requests a second. So an app does not need more in flight than leave
+	// at that rate within the least time of its answers: more of them would only wait, and take memory that the
+	// processor's caches then lack.
+	mostRate = 200_000
 	// An app that has requests under way and gave no answer for hangsAfter has a window of
 	// hangingWindow, and no request waits for it.
 	hangingWindow = 100
@@ -322,26 +327,21 @@ func (w *window) note(now time.Time, took time.Duration) {
 // hangs reports whether an app has requests under way and does not answer.
 func (w *window) hangs(now time.Time) bool { return w.taken > 0 && now.Sub(w.answered) > hangsAfter }
 
-// late reports whether the app's answers take much longer than they did.
-func (w *window) late() bool {
+// size is how many requests the app may have in flight, of its share.
+func (w *window) size(now time.Time, share int) int {
 	least := w.least[0]
 	if before := w.least[1]; before > 0 {
 		least = min(least, before)
 	}
-	return w.lately > lateAfter*least
-}
-
-// size is how many requests the app may have in flight, of its share.
-func (w *window) size(now time.Time, share int) int {
 	switch {
 	case w.hangs(now):
 		return min(hangingWindow, share)
 	case w.lately == 0:
 		return min(firstWindow, share)
-	case w.late():
-		return share / 2
+	case w.lately > lateAfter*least: // it is late
+		share /= 2
 	}
-	return share
+	return min(share, max(firstWindow, int(least.Seconds()*mostRate)))
 }
 
 // soon is how many requests may wait for the app: as many as it is likely to take within their

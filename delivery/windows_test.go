@@ -109,6 +109,19 @@ func TestA16_AnAppThatIsLateHasHalf(t *testing.T) {
 	}
 }
 
+// TestA16_AnAppThatAnswersAtOnceNeedsFew: more in flight than leave within the time of an answer only wait.
+func TestA16_AnAppThatAnswersAtOnceNeedsFew(t *testing.T) {
+	t.Parallel()
+	for took, want := range map[time.Duration]int{
+		time.Millisecond: firstWindow, 20 * time.Millisecond: 4000, 60 * time.Millisecond: 12_000, 80 * time.Millisecond: InFlight * 8 / 9,
+	} {
+		s := newShelf(InFlight)
+		if n := s.serve("a", took, 3); n != want {
+			t.Errorf("an app that answers within %v has %d in hand, want %d", took, n, want)
+		}
+	}
+}
+
 // answers lets an app answer n requests after a time; as many begin as it may have.
 func (s *shelf) answers(app string, took time.Duration, n int) {
 	for range n {

@@ -60,12 +60,13 @@ type Push struct {
 // Suits reports whether the push is for a topic. A topic of APNs must end as the push type asks for (A5). An end
 // that a plain type must not have is allowed if the topic is named, because it may be that of a bundle id.
 func (p *Push) Suits(topic string, platform api.Platform) bool {
-	suffix, takes := "", true
-	if platform == api.PlatformAPNs {
-		suffix, takes = p.PushType.TopicSuffix(), p.PushType.Takes(topic)
-	}
+	takes := platform != api.PlatformAPNs || p.PushType.Takes(topic)
 	if len(p.Topics) == 0 {
 		return takes
+	}
+	suffix := ""
+	if platform == api.PlatformAPNs {
+		suffix = p.PushType.TopicSuffix()
 	}
 	if slices.Contains(p.Topics, topic) {
 		return takes || suffix == ""
