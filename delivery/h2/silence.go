@@ -36,7 +36,7 @@ func (c *Conn) asked() {
 
 // answered notes an answer.
 func (c *Conn) answered() {
-	c.unanswered, c.since = c.inFlight, time.Now()
+	c.unanswered, c.since = c.inFlight, c.opened.Add(time.Duration(c.heard.Load())) // the answer was the last that was heard
 	if p := c.pool; c.slow {
 		c.slow, p.patience = false, mostPatience*p.o.AnswerWithin
 	}
