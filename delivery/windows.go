@@ -12,13 +12,13 @@ import (
 const InFlight = 16_000
 
 const (
-	// firstWindow is the window of an app that has not answered yet, and as much as any app needs whose answers
-	// take no time.
+	// firstWindow is the window of an app that has not answered yet.
 	firstWindow = 1000
 	// No process sends more than mostRate requests a second. So an app does not need more in flight than leave
 	// at that rate within the least time of its answers: more of them would only wait, and take memory that the
-	// processor's caches then lack.
-	mostRate = 200_000
+	// processor's caches then lack. An app whose answers take no time has quickWindow, of which a large audience
+	// takes 2,000.
+	mostRate, quickWindow = 200_000, 3000
 	// An app that has requests under way and gave no answer for hangsAfter has a window of
 	// hangingWindow, and no request waits for it.
 	hangingWindow = 100
@@ -341,7 +341,7 @@ func (w *window) size(now time.Time, share int) int {
 	case w.lately > lateAfter*least: // it is late
 		share /= 2
 	}
-	return min(share, max(firstWindow, int(least.Seconds()*mostRate)))
+	return min(share, max(quickWindow, int(least.Seconds()*mostRate)))
 }
 
 // soon is how many requests may wait for the app: as many as it is likely to take within their

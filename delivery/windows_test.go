@@ -113,7 +113,7 @@ func TestA16_AnAppThatIsLateHasHalf(t *testing.T) {
 func TestA16_AnAppThatAnswersAtOnceNeedsFew(t *testing.T) {
 	t.Parallel()
 	for took, want := range map[time.Duration]int{
-		time.Millisecond: firstWindow, 20 * time.Millisecond: 4000, 60 * time.Millisecond: 12_000, 80 * time.Millisecond: InFlight * 8 / 9,
+		time.Millisecond: 3000, 20 * time.Millisecond: 4000, 60 * time.Millisecond: 12_000, 80 * time.Millisecond: InFlight * 8 / 9,
 	} {
 		s := newShelf(InFlight)
 		if n := s.serve("a", took, 3); n != want {
