@@ -17,7 +17,8 @@ import (
 // handleAnswer turns an answer into a result, by the table resultOf.
 func (d *Delivery) handleAnswer(ctx context.Context, w *work, a transport.Answer) {
 	w.answered = true
-	w.hanging, w.took = a.Status == 0 && a.Outcome != transport.Delivered, a.Took
+	w.accepted, w.took = a.Outcome == transport.Delivered, a.Took
+	w.hanging = a.Status == 0 && !w.accepted
 	d.resume(ctx, w, a)
 	r := resultOf[a.Outcome](d, w, a)
 	if r.Reason == "" {

@@ -89,7 +89,7 @@ func (d *Delivery) started(ctx context.Context, w *work, a transport.Answer, beg
 		w.group.Go(func() { d.handleToken(ctx, w, &a, began) })
 		return
 	}
-	w.took = a.Took
+	w.accepted, w.took = true, a.Took
 	d.finish(ctx, w, resultOf[a.Outcome](d, w, a))
 	if d.storm.observe(d.names.of(w.app), w.m.User, a.Outcome) {
 		w.group.Go(func() { d.stormed(ctx, w.app) })
@@ -140,7 +140,7 @@ func (d *Delivery) following(ctx context.Context, w *work, began time.Time) *wor
 }
 
 // leave returns a notification's room to its app's window.
-func (d *Delivery) leave(w *work) { d.windows.leave(w.charged, w.hanging, w.took) }
+func (d *Delivery) leave(w *work) { d.windows.leave(w.charged, w.hanging, w.accepted, w.took) }
 
 // postponeSlow postpones a notification whose device is slow.
 func (d *Delivery) postponeSlow(ctx context.Context, w *work) {

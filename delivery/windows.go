@@ -40,10 +40,11 @@ const (
 	checkEvery = 50 * time.Millisecond
 )
 
-// windows limit how many requests a process has under way. All apps together have a limit, and each app has
-// its share of it from its first answer on (freeShare). A request that finds its app's window full waits a
-// moment in the process, if the app is likely to answer enough other requests within that time. While many
-// wait, the process claims no more (Room): other jobs stay in the queue, for any process that has room.
+// windows limit how many requests a process has under way. All apps together have a limit, and each app has its
+// share of it from its first answer on (freeShare), or as much of that as it can answer (mostRate). A request
+// that finds its app's window full waits a moment in the process, if the app is likely to answer enough other
+// requests within that time. While many wait, the process claims no more (Room): other jobs stay in the queue,
+// for any process that has room.
 type windows struct {
 	most int
 	now  func() time.Time
@@ -61,7 +62,7 @@ type window struct {
 	taken    int
 	answered time.Time        // the last answer, or when the first request was taken
 	lately   time.Duration    // from request to answer, a moving mean; 0: there was no answer yet
-	least    [2]time.Duration // the least time in the present leastFor, and in the one before; 0: unknown
+	least    [2]time.Duration // the least time of a delivery in the present leastFor, and in the one before; 0: unknown
 	since    time.Time        // when the present one began
 	waiters  [2]list.List     // of *waiter: single requests and small events, parts of large audiences
 	waiting  int
@@ -158,16 +159,16 @@ func (s *windows) takeOrWait(w *waiter) (taken, refused bool) {
 }
 
 // leave gives back the room of a request that has ended, and lets waiting requests enter. hanging says
-// that the service was asked and did not answer. took is the answer time, or 0 if the service was not
-// asked or the time was not measured. An app hangs until the service answers.
-func (s *windows) leave(app string, hanging bool, took time.Duration) {
+// that the service was asked and did not answer, delivered that it took the notification. took is the answer
+// time, or 0 if the service was not asked or the time was not measured. An app hangs until the service answers.
+func (s *windows) leave(app string, hanging, delivered bool, took time.Duration) {
 	s.mu.Lock()
 	now, a := s.now(), s.apps[app]
 	a.taken--
 	s.taken--
 	switch {
 	case took > 0:
-		a.note(now, took)
+		a.note(now, delivered, took)
 	case !hanging && !a.hangs(now):
 		a.answered = now
 	}
@@ -306,15 +307,15 @@ func (s *windows) check() {
 	}
 }
 
-// note records an answer.
-func (w *window) note(now time.Time, took time.Duration) {
+// note records an answer. Refusals may be quicker than any delivery: they do not count for the least time.
+func (w *window) note(now time.Time, delivered bool, took time.Duration) {
 	switch passed := now.Sub(w.since); {
 	case passed > 2*leastFor:
 		w.since, w.least = now, [2]time.Duration{}
 	case passed > leastFor:
 		w.since, w.least = now, [2]time.Duration{0, w.least[0]}
 	}
-	if w.least[0] == 0 || took < w.least[0] {
+	if delivered && (w.least[0] == 0 || took < w.least[0]) {
 		w.least[0] = took
 	}
 	if w.lately == 0 {
@@ -330,14 +331,16 @@ func (w *window) hangs(now time.Time) bool { return w.taken > 0 && now.Sub(w.ans
 // size is how many requests the app may have in flight, of its share.
 func (w *window) size(now time.Time, share int) int {
 	least := w.least[0]
-	if before := w.least[1]; before > 0 {
-		least = min(least, before)
+	if before := w.least[1]; before > 0 && (least == 0 || before < least) {
+		least = before
 	}
 	switch {
 	case w.hangs(now):
 		return min(hangingWindow, share)
 	case w.lately == 0:
 		return min(firstWindow, share)
+	case least == 0: // it has refused everything
+		return share
 	case w.lately > lateAfter*least: // it is late
 		share /= 2
 	}

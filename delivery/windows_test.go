@@ -33,7 +33,7 @@ func (s *shelf) serve(app string, took time.Duration, rounds int) (n int) {
 	for range rounds {
 		s.at = s.at.Add(took)
 		for range n {
-			s.leave(app, false, took)
+			s.leave(app, false, true, took)
 			s.take(false, share{app, 1})
 		}
 		s.takeAll(app)
@@ -73,7 +73,7 @@ func TestA16_AnAppHasItsShareFromItsFirstAnswer(t *testing.T) {
 		t.Errorf("an app begins with %d", n)
 	}
 	s.at = s.at.Add(300 * time.Millisecond)
-	s.leave("a", false, 300*time.Millisecond)
+	s.leave("a", false, true, 300*time.Millisecond)
 	if s.takeAll("a"); s.apps["a"].taken != InFlight*8/9 {
 		t.Errorf("after its first answer an app has %d in hand, want eight ninths of %d", s.apps["a"].taken, InFlight)
 	}
@@ -95,7 +95,7 @@ func TestA16_AnAppThatIsLateHasHalf(t *testing.T) {
 		t.Errorf("an app that is a little later has %d in hand", n)
 	}
 	for range 9000 {
-		s.leave("a", false, 300*time.Millisecond)
+		s.leave("a", false, true, 300*time.Millisecond)
 	}
 	if s.takeAll("a"); s.apps["a"].taken != InFlight*4/9 {
 		t.Errorf("an app that is late has %d in hand, want half of eight ninths of %d", s.apps["a"].taken, InFlight)
@@ -119,13 +119,17 @@ func TestA16_AnAppThatAnswersAtOnceNeedsFew(t *testing.T) {
 		if n := s.serve("a", took, 3); n != want {
 			t.Errorf("an app that answers within %v has %d in hand, want %d", took, n, want)
 		}
+		s.leave("a", false, false, time.Microsecond)
+		if n := s.apps["a"].size(s.at, InFlight); n < want {
+			t.Errorf("after a quick refusal an app that delivers within %v may have %d in hand", took, n)
+		}
 	}
 }
 
 // answers lets an app answer n requests after a time; as many begin as it may have.
 func (s *shelf) answers(app string, took time.Duration, n int) {
 	for range n {
-		s.leave(app, false, took)
+		s.leave(app, false, true, took)
 	}
 	s.takeAll(app)
 }
@@ -145,18 +149,18 @@ func TestA16_AnAppThatHangsKeepsLittle(t *testing.T) {
 		t.Errorf("of those that wait for an app that hangs: %s", became)
 	}
 	for range n - hangingWindow {
-		s.leave("a", true, 0)
+		s.leave("a", true, false, 0)
 	}
 	if s.take(false, share{"a", 1}) {
 		t.Errorf("an app that hangs has more than %d in hand", hangingWindow)
 	}
-	if s.leave("a", true, 0); !s.take(false, share{"a", 1}) || s.take(false, share{"a", 1}) {
+	if s.leave("a", true, false, 0); !s.take(false, share{"a", 1}) || s.take(false, share{"a", 1}) {
 		t.Error("an app that hangs tries nothing any more")
 	}
 	if other := s.takeAll("b"); other < firstWindow {
 		t.Errorf("beside it another app has %d in hand", other)
 	}
-	if s.leave("a", false, 3*time.Second); !s.take(false, share{"a", 500}) {
+	if s.leave("a", false, true, 3*time.Second); !s.take(false, share{"a", 500}) {
 		t.Error("an app that answers again has no room")
 	}
 }
@@ -176,7 +180,7 @@ func TestA16_WhoWaitsForAWindow(t *testing.T) {
 		t.Errorf("there is room to claim %d more", got)
 	}
 	for range 5 {
-		s.leave("a", false, time.Millisecond)
+		s.leave("a", false, true, time.Millisecond)
 	}
 	if became != "other at once, first enters, second enters, part enters, " || s.waiting != 0 || s.taken != 3 {
 		t.Errorf("%s; %d wait, %d in hand", became, s.waiting, s.taken)
@@ -196,7 +200,7 @@ func TestA16_WhoWaitsForAWindow(t *testing.T) {
 	s.check()
 	for name, a := range map[string]int{"a": s.apps["a"].taken, "b": s.apps["b"].taken} {
 		for range a {
-			s.leave(name, false, 0)
+			s.leave(name, false, false, 0)
 		}
 	}
 	if len(s.apps) > 0 || s.taken != 0 || s.Room() != mostWaiting {
@@ -213,7 +217,7 @@ func TestA16_AnEventOfTwoAppsHoldsUpNeither(t *testing.T) {
 	s.take(false, share{"fast", 1})
 	s.wait("both", false, &became, share{"fast", 1}, share{"slow", 1})
 	s.wait("fast", false, &became, share{"fast", 1})
-	s.leave("slow", false, time.Millisecond)
+	s.leave("slow", false, true, time.Millisecond)
 	if became != "fast at once, both enters, " {
 		t.Errorf("while one of two apps has no room: %s", became)
 	}
@@ -223,19 +227,19 @@ func TestA16_AnEventOfTwoAppsHoldsUpNeither(t *testing.T) {
 	became = ""
 	s.wait("both", false, &became, share{"fast", 1}, share{"slow", 1})
 	s.wait("fast", false, &became, share{"fast", 1})
-	s.leave("fast", false, time.Millisecond)
+	s.leave("fast", false, true, time.Millisecond)
 	if became != "fast enters, " {
 		t.Errorf("when the first of two apps has room: %s", became)
 	}
 	// The other app hangs: nothing waits for it.
 	s.at = s.at.Add(hangsAfter + time.Millisecond)
-	s.leave("fast", false, time.Millisecond)
+	s.leave("fast", false, true, time.Millisecond)
 	s.check()
 	if s.wait("late", false, &became, share{"fast", 1}, share{"slow", 1}); became != "fast enters, both goes, late refused, " {
 		t.Errorf("while one of two apps hangs: %s", became)
 	}
 	// A request that ends without asking the service is not an answer.
-	s.leave("slow", false, 0)
+	s.leave("slow", false, false, 0)
 	if s.take(false, share{"slow", 1}) {
 		t.Error("an app that hangs has room again after a notification that was not sent")
 	}

@@ -26,6 +26,7 @@ type work struct {
 	owner    time.Time       // when the owner of a retried dead letter's device was read
 	blamed   bool            // an UnclearRefusal is the device's fault
 	hanging  bool            // the service was asked and did not answer
+	accepted bool            // the service took the notification
 	answered bool            // the service was asked, or would have been
 	took     time.Duration   // from the request to its answer
 	group    *sync.WaitGroup // the queue's Run that brought the notification waits for it

@@ -72,7 +72,7 @@ func mustSlowPipe(t testing.TB) (a, b net.Conn) {
 		ruled := conn.Control(func(fd uintptr) {
 			err = errors.Join(
 				unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, 4<<10),
-				unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG, 536)) // as on a real network, not 64 KB
+				unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG, 512)) // less than on a real network, and not 64 KB
 		})
 		return errors.Join(ruled, err)
 	}})

@@ -21,7 +21,7 @@ var errNoAnswers = errors.New("requests get no answer")
 // guards it.
 type silence struct {
 	unanswered int       // requests that have begun since the last answer, or were under way then
-	since      time.Time // the last answer, or the begin of the second unanswered request
+	since      time.Time // when the last answer was heard, or the begin of the second unanswered request
 	watched    bool      // checkAnswers is to run
 	slow       bool      // retired for its silence
 }

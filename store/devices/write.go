@@ -16,8 +16,9 @@ import (
 	"fanfare/store/redisdb"
 )
 
-// patience limits what is done in Redis before and after a write of SQL, so that the write finishes within its
-// deadline if Redis is away: the time of one round trip, and a little more for each of a batch's users.
+// patience limits the calls of Redis before and after a write of SQL, so that the write finishes within its
+// deadline if Redis is away (the embedded one never is): the time of one round trip, and a little more for each of
+// a batch's users.
 func (s *Store) patience(users int) time.Duration {
 	return s.db.Timeout() + time.Duration(users)*500*time.Microsecond
 }
