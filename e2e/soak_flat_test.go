@@ -16,11 +16,10 @@ import (
 
 // flatness has the memory of slot 0 while the traffic was stopped, measured once for each storm.
 type flatness struct {
-	// heap is the heap in bytes after a collection, without buffers and slotMaps. buffers are the buffers of
-	// connections to Redis and APNs, which keep their largest size, up to a limit. slotMaps are the maps of a
-	// Cluster: go-redis keeps each for a minute, so an outage, in which it is read again and again, leaves many.
-	heap, buffers, slotMaps, goroutines []float64
-	profiles                            []map[string]float64 // profiles of the heap: bytes in use by stack
+	// heap is the heap in bytes after a collection, without buffers. buffers are the buffers of
+	// connections to Redis and APNs, which keep their largest size, up to a limit.
+	heap, buffers, goroutines []float64
+	profiles                  []map[string]float64 // profiles of the heap: bytes in use by stack
 }
 
 var (
@@ -34,23 +33,20 @@ var (
 func (f *flatness) sample(s *soak) {
 	s.http.CloseIdleConnections()
 	<-time.After(time.Second)
-	heap, buffers, slotMaps, held := s.profile("/debug/pprof/heap?gc=1&debug=1"), 0.0, 0.0, map[string]float64{}
+	heap, buffers, held := s.profile("/debug/pprof/heap?gc=1&debug=1"), 0.0, map[string]float64{}
 	for stack := range strings.SplitSeq(heap, "\n\n") {
 		bytes := heldBy(stack)
-		switch {
-		case strings.Contains(stack, "pool.NewConnWithBufferSize"), strings.Contains(stack, "h2.(*gather).Write"):
+		if strings.Contains(stack, "pool.NewConnWithBufferSize") || strings.Contains(stack, "h2.(*gather).Write") {
 			buffers += bytes
-		case strings.Contains(stack, "redis/v9.newClusterState"):
-			slotMaps += bytes
 		}
 		held[strings.Join(functionName.FindAllString(stack, -1), " < ")] += bytes
 	}
 	f.profiles = append(f.profiles, held)
-	f.heap = append(f.heap, figureOf(heap, heapLine)-buffers-slotMaps)
-	f.buffers, f.slotMaps = append(f.buffers, buffers), append(f.slotMaps, slotMaps)
+	f.heap = append(f.heap, figureOf(heap, heapLine)-buffers)
+	f.buffers = append(f.buffers, buffers)
 	f.goroutines = append(f.goroutines, figureOf(s.profile("/debug/pprof/goroutine?debug=1"), goroutinesLine))
 	n := len(f.heap) - 1
-	s.t.Logf("%s sample %d: heap %.2f MiB, %.1f of buffers and %.2f of maps, %.0f goroutines", clock(time.Now()), n, f.heap[n]/(1<<20), f.buffers[n]/(1<<20), f.slotMaps[n]/(1<<20), f.goroutines[n])
+	s.t.Logf("%s sample %d: heap %.1f MiB and %.1f of buffers, %.0f goroutines", clock(time.Now()), n, f.heap[n]/(1<<20), f.buffers[n]/(1<<20), f.goroutines[n])
 }
 
 // profileRate is how many bytes a process allocates between two samples of its profile. It is so
@@ -103,12 +99,8 @@ func median(all []float64) float64 {
 	return sorted[len(sorted)/2]
 }
 
-const (
-	// flatEnough is by how much the last quarter may exceed the second.
-	flatEnough = 1.05
-	// mostMaps is how many bytes the maps of a Cluster may take at any time.
-	mostMaps = 4 << 20
-)
+// flatEnough is by how much the last quarter may exceed the second.
+const flatEnough = 1.05
 
 // enough reports whether there are enough samples to distinguish growth from chance.
 func (f *flatness) enough() bool { return len(f.heap) >= 12 }
@@ -123,9 +115,6 @@ func (f *flatness) check(s *soak) {
 			s.failf("%s: median %.0f in the second quarter, %.0f in the last; all %.0f", name, second, last, all)
 			f.logGrown(s)
 		}
-	}
-	if most := slices.Max(f.slotMaps); most > mostMaps {
-		s.failf("the maps of the Cluster take up to %.0f bytes", most)
 	}
 }
 
@@ -159,8 +148,6 @@ func (s *soak) section() string {
 	fmt.Fprintf(&b, "| heap after a collection, median of the second and of the last quarter | %.2f MiB, %.2f MiB |\n", second/(1<<20), last/(1<<20))
 	second, last = quarters(s.flat.buffers)
 	fmt.Fprintf(&b, "| beside it, buffers of connections to Redis, which have a bound | %.2f MiB, %.2f MiB |\n", second/(1<<20), last/(1<<20))
-	second, last = quarters(s.flat.slotMaps)
-	fmt.Fprintf(&b, "| and the maps of the last minute of a Cluster | %.2f MiB, %.2f MiB |\n", second/(1<<20), last/(1<<20))
 	second, last = quarters(s.flat.goroutines)
 	fmt.Fprintf(&b, "| goroutines | %.0f, %.0f |\n", second, last)
 	return b.String()

@@ -22,11 +22,9 @@ type soakSale struct {
 	once     map[string]outcome // by user: the outcome of one call
 }
 
-// salesTraffic makes sales, and buyers go from one to the next: they use a few at a time.
+// salesTraffic makes one sale after the other. Buyers use the latest few.
 type salesTraffic struct {
 	s     *soak
-	began time.Time
-	most  int // sales
 	mu    sync.Mutex
 	sales []*soakSale
 }
@@ -38,13 +36,13 @@ const (
 )
 
 func (s *soak) prepareSales() *salesTraffic {
-	t := &salesTraffic{s: s, began: time.Now(), most: latestSales + max(2, min(30, int(s.length/(20*time.Second))))}
+	t := &salesTraffic{s: s}
 	r := rand.New(rand.NewPCG(s.seed, hashOf("sales")))
 	for i := range latestSales {
 		t.open(r, -i-1)
 	}
-	// Each sale takes memory as long as it is open. So all are opened in the first quarter, the warm-up of flatness.
-	s.work("sales", 0, s.length/4/time.Duration(t.most), t.open)
+	// Each sale takes memory as long as it is open. There are so few that memory stays flat.
+	s.work("sales", 0, max(20*time.Second, s.length/30), t.open)
 	for n := range 3 {
 		s.work("buy", n, 700*time.Millisecond, func(r *rand.Rand, i int) { t.pick(r).buy(s, r, fmt.Sprintf("%d-%d", n, i)) })
 	}
@@ -53,11 +51,8 @@ func (s *soak) prepareSales() *salesTraffic {
 	return t
 }
 
-// open makes the next sale, unless there are enough.
+// open makes the next sale.
 func (t *salesTraffic) open(r *rand.Rand, i int) {
-	if len(t.sales) == t.most { // only this worker adds to them
-		return
-	}
 	sale := &soakSale{
 		market: &market{t: t.s.t, sale: fmt.Sprint("sale-", i), servers: t.s.all, sold: map[string]int64{}},
 		holds:  r.IntN(4) > 0, total: 20 + r.Int64N(40), asked: map[string]bool{}, released: map[string]bool{}, once: map[string]outcome{},
@@ -77,12 +72,11 @@ func (t *salesTraffic) open(r *rand.Rand, i int) {
 	}
 }
 
-// pick takes one of the few sales that have their time, or of the latest ones.
+// pick takes one of the latest sales.
 func (t *salesTraffic) pick(r *rand.Rand) *soakSale {
-	past := int(time.Since(t.began) * time.Duration(t.most-latestSales+1) / t.s.length)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.sales[min(past, len(t.sales)-latestSales)+r.IntN(latestSales)]
+	return t.sales[len(t.sales)-1-r.IntN(min(latestSales, len(t.sales)))]
 }
 
 func (m *soakSale) path(more string) string { return "/v1/sales/" + m.sale + more }
