@@ -157,6 +157,7 @@ func (d *Delivery) next(token string) *work {
 		return nil
 	}
 	w := c.waiting[0]
+	c.waiting[0] = nil // or the list would keep it until it is copied
 	c.waiting, c.since = c.waiting[1:], time.Now()
 	return w
 }

@@ -8,6 +8,7 @@ package batch
 import (
 	"context"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 )
@@ -131,7 +132,7 @@ func (g *Group[T, R]) next() *run[T, R] {
 		return nil
 	}
 	now := g.waiting[0]
-	g.waiting = g.waiting[1:]
+	g.waiting = slices.Delete(g.waiting, 0, 1) // which also forgets it, with its items and its result
 	return now
 }
 

@@ -84,7 +84,7 @@ func (l *limiter) pass() {
 func (l *limiter) wakeNext() {
 	if len(l.asking) > 0 && !l.full() {
 		w := l.asking[0]
-		l.asking = l.asking[1:]
+		l.asking = slices.Delete(l.asking, 0, 1)
 		w.sender.wake()
 	}
 }
