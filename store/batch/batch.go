@@ -21,7 +21,8 @@ type Group[T, R any] struct {
 	mu      sync.Mutex
 	waiting []*run[T, R] // the first leaves next; all but the last are full
 	running int
-	slow    int // running batches past Patience; others may start beside them
+	slow    int       // running batches past Patience; others may start beside them
+	ended   time.Time // the latest run, if there is a Rest
 }
 
 // Options are the limits of a run.
@@ -34,6 +35,8 @@ type Options struct {
 	// Patience is how long the next run waits for one that is under way. Then it begins, full or
 	// not. 0: it waits until that run has ended.
 	Patience time.Duration
+	// Rest is the least time from the end of a run to the beginning of the next one.
+	Rest time.Duration
 }
 
 // run is one batch and its result.
@@ -115,11 +118,22 @@ func (g *Group[T, R]) full() bool {
 func (g *Group[T, R]) work(ctx context.Context) {
 	for {
 		runtime.Gosched() // many callers often wake at once: let them join this run
+		g.rest()
 		now := g.next()
 		if now == nil {
 			return
 		}
 		g.carry(ctx, now)
+	}
+}
+
+// rest waits until the next run may begin.
+func (g *Group[T, R]) rest() {
+	if g.o.Rest > 0 {
+		g.mu.Lock()
+		ended := g.ended
+		g.mu.Unlock()
+		time.Sleep(time.Until(ended.Add(g.o.Rest)))
 	}
 }
 
@@ -149,6 +163,11 @@ func (g *Group[T, R]) carry(ctx context.Context, now *run[T, R]) {
 		}()
 	}
 	now.result, now.err = g.do(limited, now.items)
+	if g.o.Rest > 0 {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.ended = time.Now()
+	}
 }
 
 // isSlow counts one more run past Patience, or one less.

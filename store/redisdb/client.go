@@ -23,9 +23,9 @@ const (
 	// go-redis would be 320 KiB for a pair of connections, two thirds of the memory of
 	// a process at work.
 	commandBuffer, tripBuffer = 4 << 10, 32 << 10
-	// reloadInterval is how often the Cluster's map is read again. The default
-	// of go-redis is a minute, for which a dead master would be dialled.
-	reloadInterval = time.Second
+	// reloadInterval is how often a client reads the Cluster's map again while nothing fails. Failures
+	// have it read earlier, see cluster_map.go.
+	reloadInterval = 10 * time.Second
 	// noRetry turns go-redis' retries off: zero would mean three. This package
 	// repeats by itself, because only it remembers whether a write may have
 	// happened.
@@ -86,26 +86,6 @@ func (t *target) clusterOptions(o Options, poolSize int) *redis.ClusterOptions {
 	options := t.options(o, poolSize).Cluster()
 	options.ClusterStateReloadInterval = reloadInterval // the only one that the common form lacks
 	return options
-}
-
-// mapParts is the share of the remaining time that reading the map of slots may take: the client
-// may ask a master that hangs, and time for the other masters must remain.
-const mapParts = 4
-
-// eachMaster calls f for every master, on a Cluster at the same time and after reading the map of
-// slots. If that fails, it uses the last map.
-func eachMaster(ctx context.Context, c redis.UniversalClient, f func(context.Context, *redis.Client) error) error {
-	cluster, ok := c.(*redis.ClusterClient)
-	if !ok {
-		return f(ctx, c.(*redis.Client))
-	}
-	asking := ctx
-	if ends, bounded := ctx.Deadline(); bounded {
-		var cancel context.CancelFunc
-		asking, cancel = context.WithTimeout(ctx, time.Until(ends)/mapParts)
-		defer cancel()
-	}
-	return cluster.ForEachMaster(asking, func(_ context.Context, c *redis.Client) error { return f(ctx, c) })
 }
 
 // Pool is the state of a pool of connections to Redis, of all nodes together.

@@ -50,10 +50,9 @@ func afterStreams(args []any) int {
 // would do it too, but sends a whole batch again after one lost answer and
 // does not say so.
 func (db *DB) sendCluster(ctx context.Context, cmds []redis.Cmder) {
-	cluster := db.client.(*redis.ClusterClient)
 	nodes := map[*redis.Client][]redis.Cmder{}
 	for _, cmd := range cmds {
-		node, err := cluster.MasterForKey(ctx, firstKey(cmd))
+		node, err := db.cluster.client.MasterForKey(ctx, firstKey(cmd))
 		if err != nil {
 			cmd.SetErr(notSent{err})
 			continue
@@ -70,19 +69,12 @@ func (db *DB) sendCluster(ctx context.Context, cmds []redis.Cmder) {
 // ask runs commands whose slot is on its way to another node there, as the old
 // node said ("ASK slot address").
 func (db *DB) ask(ctx context.Context, cmds []redis.Cmder) {
-	cluster, ok := db.client.(*redis.ClusterClient)
-	if !ok {
-		return
-	}
 	for _, cmd := range cmds {
 		addr := cmd.Err().Error()[strings.LastIndexByte(cmd.Err().Error(), ' ')+1:]
 		cmd.SetErr(notSent{cmd.Err()})
-		_ = cluster.ForEachMaster(ctx, func(ctx context.Context, c *redis.Client) error {
-			if c.Options().Addr == addr {
-				cmd.SetErr(nil)
-				pipe(ctx, c, []redis.Cmder{redis.NewCmd(ctx, "asking"), cmd})
-			}
-			return nil
-		})
+		if node := db.cluster.node(ctx, addr); node != nil {
+			cmd.SetErr(nil)
+			pipe(ctx, node, []redis.Cmder{redis.NewCmd(ctx, "asking"), cmd})
+		}
 	}
 }

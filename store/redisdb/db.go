@@ -55,6 +55,7 @@ type DB struct {
 	blocking redis.UniversalClient
 	embedded *embedded
 	queues   callQueues
+	cluster  *clusterMap               // nil: not a Cluster
 	full     atomic.Pointer[api.Error] // set while memory is nearly full
 	clocks   clockReadings
 	silent   silences
@@ -79,6 +80,9 @@ func Open(_ context.Context, o Options) (*DB, error) {
 	}
 	db.client = t.newClient(o, o.PoolSize)
 	db.blocking = t.newBlocking(o)
+	if t.kind == kindCluster {
+		db.cluster = newClusterMap(db.client.(*redis.ClusterClient), db.blocking.(*redis.ClusterClient), o.Timeout)
+	}
 	return db, nil
 }
 
@@ -138,7 +142,7 @@ func (db *DB) Ping(ctx context.Context) (time.Duration, error) {
 	defer cancel()
 	var serving atomic.Int64
 	start := time.Now()
-	err := eachMaster(ctx, db.client, func(ctx context.Context, c *redis.Client) error {
+	err := db.eachMaster(ctx, func(ctx context.Context, c *redis.Client) error {
 		err := db.pingMaster(ctx, c)
 		if err == nil {
 			serving.Add(1)

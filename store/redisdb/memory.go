@@ -87,7 +87,7 @@ func (db *DB) read(ctx context.Context) (all *Reading) {
 	var mu sync.Mutex
 	var clocks []clockReading
 	least := int64(math.MaxInt64)
-	_ = eachMaster(ctx, db.client, func(ctx context.Context, c *redis.Client) error {
+	_ = db.eachMaster(ctx, func(ctx context.Context, c *redis.Client) error {
 		one, clock, err := readMaster(ctx, c)
 		if err != nil {
 			return err
@@ -152,7 +152,7 @@ func (db *DB) Check(ctx context.Context) []string {
 	}
 	var mu sync.Mutex
 	var found []string
-	err := eachMaster(ctx, db.client, func(ctx context.Context, c *redis.Client) error {
+	err := db.eachMaster(ctx, func(ctx context.Context, c *redis.Client) error {
 		warnings := checkNode(ctx, c, settings)
 		mu.Lock()
 		defer mu.Unlock()

@@ -97,9 +97,8 @@ func (t *roundTrip) prepare(ctx context.Context, again []int, try int) bool {
 // pause waits and, in a cluster, reads the map of slots again.
 func (db *DB) pause(ctx context.Context, wait time.Duration) bool {
 	Sleep(ctx, wait)
-	if ctx.Err() == nil && db.kind == kindCluster {
-		// A dead node does not answer: the next try shows whether the map is right.
-		_ = eachMaster(ctx, db.client, func(context.Context, *redis.Client) error { return nil })
+	if ctx.Err() == nil && db.cluster != nil {
+		_, _ = db.cluster.read(ctx) // the next try shows whether the map is right
 	}
 	return ctx.Err() == nil
 }
@@ -119,8 +118,9 @@ func (db *DB) load(ctx context.Context, scripts map[*Script]struct{}) bool {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, db.o.Timeout/loadParts)
 		defer cancel()
+		db.cluster.outdated() // the master that lacks them may be new
 	}
-	err := eachMaster(ctx, db.client, func(ctx context.Context, c *redis.Client) error {
+	err := db.eachMaster(ctx, func(ctx context.Context, c *redis.Client) error {
 		pipe := c.Pipeline()
 		for s := range scripts {
 			pipe.ScriptLoad(ctx, s.source)

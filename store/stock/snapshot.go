@@ -28,25 +28,10 @@ const (
 func (m *mover) takeSnapshots(ctx context.Context, parts []*partition) (*snapshots, error) {
 	first := parts[0]
 	first.snapshotsOnce.Do(func() {
-		first.snapshots = batch.New(batch.Options{Timeout: snapshotTimeout}, m.readInTurn())
+		first.snapshots = batch.New(batch.Options{Timeout: snapshotTimeout, Rest: snapshotRest}, m.readTwice)
 	})
 	s, err := first.snapshots.Do(ctx, parts)
 	return s, m.db.Err(err, redisdb.Read)
-}
-
-// readInTurn makes a function that calls readTwice, with a pause after each call.
-func (m *mover) readInTurn() func(context.Context, [][]*partition) (*snapshots, error) {
-	rested := make(chan struct{}, 1)
-	rested <- struct{}{}
-	return func(ctx context.Context, waiting [][]*partition) (*snapshots, error) {
-		select {
-		case <-rested:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-		defer time.AfterFunc(snapshotRest, func() { rested <- struct{}{} })
-		return m.readTwice(ctx, waiting)
-	}
 }
 
 // readTwice reads all partitions twice, using the newest waiting caller's list of partitions.
