@@ -10,8 +10,8 @@ import (
 // Key is the key of a lock.
 func Key(l *Locker, id string) string { return l.key(id) }
 
-// TryAs is TryAcquire under a given request id, as a repeat by the client.
-func TryAs(ctx context.Context, l *Locker, id, request string) (Answer, error) {
+// TryAgain is TryAcquire under a given request id, as a repeat by the client.
+func TryAgain(ctx context.Context, l *Locker, id, request string) (Answer, error) {
 	return l.try(ctx, id, request)
 }
 

@@ -44,11 +44,15 @@ const (
 	Done Status = 3
 	// Exhausted: all attempts were used up.
 	Exhausted Status = 4
+	// Reused: another request of the same name holds the lock (only TryAs and WaitAs).
+	Reused Status = 5
+	// OtherAttempts: the first acquire had another number of attempts (only TryAs and WaitAs).
+	OtherAttempts Status = 6
 )
 
 // String names a status for people.
 func (s Status) String() string {
-	return [...]string{"?", "acquired", "held", "done", "exhausted"}[s]
+	return [...]string{"?", "acquired", "held", "done", "exhausted", "reused", "other attempts"}[s]
 }
 
 // Answer is the answer to a contender.
@@ -58,9 +62,13 @@ type Answer struct {
 	Attempt int
 	// Left is how long the holder's lease lasts (Acquired, Held).
 	Left time.Duration
+	// Repeated says that the same request got this hold before (Acquired).
+	Repeated bool
 	// First is true for exactly one contender: the first one that learns that the attempts are used
 	// up (Exhausted).
 	First bool
+	// MaxAttempts is the number of attempts that the first acquire had (OtherAttempts).
+	MaxAttempts int
 	// Lease is the hold (Acquired).
 	Lease *Lease
 }
@@ -70,20 +78,36 @@ type Locker struct {
 	db                  *redisdb.DB
 	o                   Options
 	acquire, renew, end *redisdb.Script
-	handOvers           subscription
+	look                *redisdb.Script
+	handOvers           *subscription
 }
 
 // New makes a Locker. It starts nothing and does not connect.
 func New(db *redisdb.DB, o Options) *Locker {
 	o.Name = cmp.Or(o.Name, "lock")
-	o.Lease = cmp.Or(o.Lease, defaultLease)
-	o.Retention = cmp.Or(o.Retention, defaultRetention)
-	o.MaxAttempts = cmp.Or(o.MaxAttempts, defaultMaxAttempts)
-	o.Lease = max(o.Lease, time.Millisecond)
+	o = o.or(Options{Lease: defaultLease, Retention: defaultRetention, MaxAttempts: defaultMaxAttempts})
 	get := func(name string) *redisdb.Script { return redisdb.MustScript(Lua, "lua/"+name+".lua") }
-	l := &Locker{db: db, o: o, acquire: get("lock_acquire"), renew: get("lock_renew"), end: get("lock_end")}
-	l.handOvers.open = func(ctx context.Context) *redis.PubSub { return db.Blocking().Subscribe(ctx) }
+	l := &Locker{db: db, o: o, acquire: get("lock_acquire"), renew: get("lock_renew"), end: get("lock_end"), look: get("lock_look")}
+	l.handOvers = &subscription{open: func(ctx context.Context) *redis.PubSub { return db.Blocking().Subscribe(ctx) }}
 	return l
+}
+
+// or takes what is zero from other options.
+func (o Options) or(other Options) Options {
+	o.Lease = max(cmp.Or(o.Lease, other.Lease), time.Millisecond)
+	o.Retention = cmp.Or(o.Retention, other.Retention)
+	o.MaxAttempts = cmp.Or(o.MaxAttempts, other.MaxAttempts)
+	return o
+}
+
+// With is a Locker of the same locks with other options. What is zero stays as it is with l, and so does the
+// name. All of them share the connection of those who wait.
+func (l *Locker) With(o Options) *Locker {
+	other := *l
+	name := l.o.Name
+	other.o = o.or(l.o)
+	other.o.Name = name
+	return &other
 }
 
 // TryAcquire asks once, in one round trip, for the lock of an identifier (as
@@ -101,16 +125,22 @@ func newRequest() string {
 }
 
 func (l *Locker) try(ctx context.Context, id, request string) (Answer, error) {
+	a, err := l.ask(ctx, id, request, false)
+	if api.CodeOf(err) == api.CodeUnknownOutcome {
+		go l.giveBack(context.WithoutCancel(ctx), id, request)
+	}
+	return a, err
+}
+
+// ask asks as a request. named: the request has a name, and the number of attempts counts for all that follow.
+func (l *Locker) ask(ctx context.Context, id, request string, named bool) (Answer, error) {
 	if !api.ValidIdentifier(id) {
 		return Answer{}, api.Invalid("id", "identifier", "of a lock must be 1 to %d bytes of A-Z a-z 0-9 . _ : @ -", api.MaxIdentifier)
 	}
 	sent := time.Now() // before the round trip, so that the lease never seems longer than it is
 	value, err := l.db.Eval(ctx, redisdb.Write, l.acquire, []string{l.key(id)}, request,
-		ms(l.o.Lease), l.o.MaxAttempts, ms(l.o.Retention))
+		ms(l.o.Lease), l.o.MaxAttempts, ms(l.o.Retention), map[bool]int{true: 1}[named])
 	if err != nil {
-		if api.CodeOf(err) == api.CodeUnknownOutcome {
-			go l.giveBack(context.WithoutCancel(ctx), id, request)
-		}
 		return Answer{}, fmt.Errorf("acquire lock %s: %w", id, err)
 	}
 	return l.answer(id, sent, value.([]any)), nil
@@ -129,12 +159,15 @@ func (l *Locker) answer(id string, sent time.Time, v []any) Answer {
 	switch a.Status {
 	case Acquired:
 		a.Attempt, a.Left = int(redisdb.Number(v[1])), time.Duration(redisdb.Number(v[3]))*time.Millisecond
+		a.Repeated = redisdb.Number(v[4]) == 1
 		fence, _ := v[2].(string)
 		a.Lease = newLease(l, id, fence, a.Attempt, sent.Add(a.Left))
 	case Held:
 		a.Attempt, a.Left = int(redisdb.Number(v[1])), time.Duration(redisdb.Number(v[2]))*time.Millisecond
 	case Exhausted:
 		a.First = redisdb.Number(v[1]) == 1
+	case OtherAttempts:
+		a.MaxAttempts = int(redisdb.Number(v[1]))
 	}
 	return a
 }

@@ -330,7 +330,7 @@ func TestARepeatedRequestIsAnsweredTheSame(t *testing.T) {
 	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
 		l := setup(t, db, lock.Options{Lease: time.Minute, MaxAttempts: 1})
 		for range 3 {
-			a, err := lock.TryAs(t.Context(), l, "x", "request")
+			a, err := lock.TryAgain(t.Context(), l, "x", "request")
 			if err != nil || a.Status != lock.Acquired || a.Attempt != 1 {
 				t.Fatalf("%+v, %v", a, err)
 			}
@@ -338,10 +338,10 @@ func TestARepeatedRequestIsAnsweredTheSame(t *testing.T) {
 				t.Fatal("acquired twice")
 			}
 		}
-		a, _ := lock.TryAs(t.Context(), l, "x", "request")
+		a, _ := lock.TryAgain(t.Context(), l, "x", "request")
 		mustBe(t, true, "fail", a.Lease.Fail)
 		for range 2 {
-			if a, _ := lock.TryAs(t.Context(), l, "x", "first"); !a.First {
+			if a, _ := lock.TryAgain(t.Context(), l, "x", "first"); !a.First {
 				t.Errorf("%+v", a)
 			}
 		}
@@ -370,7 +370,7 @@ func TestAnUnknownAcquireIsGivenBack(t *testing.T) {
 			}
 			return fate
 		})
-		_, err := lock.TryAs(ctx, l, "x", "request")
+		_, err := lock.TryAgain(ctx, l, "x", "request")
 		cancel()
 		proxy.OnAnswer(nil)
 		if fate == storetest.Swallow {

@@ -17,16 +17,21 @@ func (l *Locker) Acquire(ctx context.Context, id string) (Answer, error) {
 	if err != nil || a.Status != Held {
 		return a, err
 	}
+	return l.wait(ctx, id, a, func() (Answer, error) { return l.TryAcquire(ctx, id) })
+}
+
+// wait tries again and again for a contender that was answered Held.
+func (l *Locker) wait(ctx context.Context, id string, a Answer, try func() (Answer, error)) (Answer, error) {
 	wake, err := l.handOvers.join(ctx, l.channel(id))
 	defer l.handOvers.leave(ctx, l.channel(id), wake)
 	if err != nil {
-		return Answer{}, fmt.Errorf("wait for lock %s: %w", id, l.db.Err(err, redisdb.Read))
+		return a, fmt.Errorf("wait for lock %s: %w", id, l.db.Err(err, redisdb.Read))
 	}
 	for a.Status == Held {
 		if err := await(ctx, wake, a.Left+time.Millisecond); err != nil {
 			return a, fmt.Errorf("wait for lock %s: %w", id, err)
 		}
-		if a, err = l.TryAcquire(ctx, id); err != nil {
+		if a, err = try(); err != nil {
 			return a, err
 		}
 	}

@@ -1,8 +1,8 @@
 -- How the record of a lock is read and written.
--- A record is "<state>:<failures>:<lost>:<fence>:<until>:<owner>", all text: R held or Q free,
--- the failures that count (a lease that ended without a result is one), a 0, the last fence
--- given out, the end of the lease in ms, and the request that holds it, or the outcome of the
--- last hold.
+-- A record is "<state>:<failures>:<most>:<fence>:<until>:<owner>", all text: R held or Q free,
+-- the failures that count (a lease that ended without a result is one), the number of attempts that
+-- the first acquire had (0: each contender has its own), the last fence given out, the end of the
+-- lease in ms, and the request that holds it, or the outcome of the last hold.
 -- KEYS: none
 -- ARGV: none
 -- RETURNS: nothing; it only defines functions
@@ -13,11 +13,11 @@ local function read_record(text)
   if not text then return nil end
   local s, a, l, f, u, o = string.match(text, '^(%a):(%d+):(%d+):(%d+):(%d+):(.*)$')
   if not s then return nil end
-  return { state = s, failures = a, lost = l, fence = f, till = tonumber(u), owner = o }
+  return { state = s, failures = a, most = l, fence = f, till = tonumber(u), owner = o }
 end
 
 local function text_of(r)
-  return r.state .. ':' .. r.failures .. ':' .. r.lost .. ':' .. r.fence .. ':' .. r.till .. ':' .. r.owner
+  return r.state .. ':' .. r.failures .. ':' .. r.most .. ':' .. r.fence .. ':' .. r.till .. ':' .. r.owner
 end
 
 -- Fences only rise, also after a record has expired: none is below the clock in microseconds.
