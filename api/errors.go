@@ -37,6 +37,10 @@ const (
 	CodeChanged           Code = "changed"
 	CodeIDUsed            Code = "id_used"
 	CodeTooLate           Code = "too_late"
+	CodeLockHeld          Code = "lock_held"
+	CodeLockDone          Code = "lock_done"
+	CodeLockExhausted     Code = "lock_exhausted"
+	CodeLockLost          Code = "lock_lost"
 	CodeEnded             Code = "ended"
 	CodeVersionMismatch   Code = "version_mismatch"
 	CodePayloadTooLarge   Code = "payload_too_large"
@@ -109,6 +113,14 @@ var errorTable = map[Code]Meaning{
 		"Reservations were made in a deleted sale of this id, so that the id is not free again"},
 	CodeTooLate: {http.StatusConflict, "The event is over", false,
 		"Every notification of the event has ended, or it expired before it was targeted, so that nothing is left to cancel"},
+	CodeLockHeld: {http.StatusConflict, "Another holds the lock", true,
+		"Another holds the lock, with its `attempt`, for `retry_after_ms` at most unless it renews its lease"},
+	CodeLockDone: {http.StatusConflict, "The work of the lock is done", false,
+		"A holder said that the work is done, and that is still remembered"},
+	CodeLockExhausted: {http.StatusConflict, "The attempts of the lock are used up", false,
+		"As many attempts failed as there may be. `first` is true for exactly one caller, who should see to it"},
+	CodeLockLost: {http.StatusConflict, "The lock is lost", false,
+		"Another has acquired the lock since, or the hold has ended. Nothing was changed"},
 	CodeEnded: {http.StatusGone, "The sale has ended", false,
 		"The sale has ended"},
 	CodeVersionMismatch: {http.StatusPreconditionFailed, "The version has changed", false,

@@ -12,6 +12,7 @@ const (
 	ScopeChat     Scope = "chat"
 	ScopeSales    Scope = "sales"
 	ScopeSalesBuy Scope = "sales:buy"
+	ScopeLocks    Scope = "locks"
 	ScopeTokens   Scope = "tokens"
 	// ScopeUsersErase erases users. Of the other scopes only ScopeAdmin covers it.
 	ScopeUsersErase Scope = "users:erase"
@@ -22,7 +23,7 @@ const (
 )
 
 // Scopes lists every scope in the order in which documents show them.
-var Scopes = []Scope{ScopePush, ScopePushAll, ScopeContacts, ScopeChat, ScopeSales, ScopeSalesBuy, ScopeTokens, ScopeUsersErase, ScopeOpsRead, ScopeOps, ScopeAdmin}
+var Scopes = []Scope{ScopePush, ScopePushAll, ScopeContacts, ScopeChat, ScopeSales, ScopeSalesBuy, ScopeLocks, ScopeTokens, ScopeUsersErase, ScopeOpsRead, ScopeOps, ScopeAdmin}
 
 // Covers reports whether a key with scope s may make calls that need other.
 func (s Scope) Covers(other Scope) bool {

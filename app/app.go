@@ -28,6 +28,7 @@ import (
 	"fanfare/store/devices"
 	"fanfare/store/erasure"
 	"fanfare/store/events"
+	"fanfare/store/lock"
 	"fanfare/store/queue"
 	"fanfare/store/record"
 	"fanfare/store/redisdb"
@@ -63,6 +64,7 @@ type app struct {
 	apps     *apps.Store
 	servers  *servers.Store
 	series   *series.Store
+	locks    *lock.Locker
 	letters  *deadletters.Store
 	contacts *contacts.Store
 	sales    *sales.Store
@@ -183,6 +185,7 @@ func (a *app) openNouns() error {
 	a.apps = apps.New(a.redis)
 	a.servers = servers.New(a.redis, servers.Options{Logger: a.log})
 	a.series = series.New(a.redis, series.Options{Totals: a.metrics.Totals, Depths: a.depths, Logger: a.log})
+	a.locks = lock.New(a.redis, lock.Options{Name: "locks"})
 	a.letters = deadletters.New(deadletters.Options{Queues: a.queues(), Jobs: a.jobQueue, Logger: a.log})
 	a.contacts = contacts.New(a.contactsRedis, a.record, a.jobQueue, contacts.Options{
 		Max: a.config.ContactsMax, Min: a.config.ContactsMin, Logger: a.log,
@@ -279,7 +282,7 @@ func (a *app) handlers() (public, private http.Handler) {
 		hidden = "/metrics"
 	}
 	whole := handlers.New(handlers.Options{
-		Events: a.events, Devices: a.devices, Record: a.record, Keys: a.keys, Tokens: a.tokens, Erase: a.erasure.Erase, UserConfirm: bool(a.config.UserConfirm), Contacts: a.contacts, Sales: a.sales, Servers: a.servers, Series: a.series, DeadLetters: a.letters, Apps: a.listApps, Pauses: a.apps,
+		Events: a.events, Devices: a.devices, Record: a.record, Keys: a.keys, Tokens: a.tokens, Erase: a.erasure.Erase, UserConfirm: bool(a.config.UserConfirm), Contacts: a.contacts, Sales: a.sales, Servers: a.servers, Series: a.series, Locks: a.locks, DeadLetters: a.letters, Apps: a.listApps, Pauses: a.apps,
 		Queues: a.queues(), TakesDevice: a.sender.Takes, PushOrigins: a.config.pushOrigins(), PublicKey: a.webPushKey, Ready: a.readyFor, DeliveredPerSecond: a.metrics.DeliveredPerSecond,
 		Chats: a.chats, Live: a.streams, Pusher: a.pusher,
 		About: a.about(), Console: a.console, Document: openapi.Document(), Docs: openapi.UI(web.NotFound),

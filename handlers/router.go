@@ -111,6 +111,13 @@ func (s *server) routes() []web.Route {
 		route("POST", "/v1/users/{user}/messages/ack", api.ScopeChat, web.Handle(s.ackMessages)).For(api.UserScopeChat),
 		route("GET", "/v1/users/{user}/messages/stream", api.ScopeChat, web.HandleStream(s.streamMessages)).For(api.UserScopeChat),
 
+		route("POST", "/v1/locks/{lock}/acquire", api.ScopeLocks, web.HandleLongPoll(acquireWaits, s.acquireLock)),
+		route("POST", "/v1/locks/{lock}/renew", api.ScopeLocks, web.Handle(s.renewLock)),
+		route("POST", "/v1/locks/{lock}/done", api.ScopeLocks, web.Handle(s.finishLock)),
+		route("POST", "/v1/locks/{lock}/fail", api.ScopeLocks, web.Handle(s.failLock)),
+		route("POST", "/v1/locks/{lock}/release", api.ScopeLocks, web.Handle(s.releaseLock)),
+		route("GET", "/v1/locks/{lock}", api.ScopeLocks, web.Handle(s.getLock)),
+
 		route("GET", "/v1/sales", api.ScopeSales, web.Handle(s.listSales)),
 		route("PUT", "/v1/sales/{sale}", api.ScopeSales, web.Handle(s.putSale)),
 		route("GET", "/v1/sales/{sale}", api.ScopeSalesBuy, web.Handle(s.getSale)).For(api.UserScopeBuy),

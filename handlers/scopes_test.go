@@ -47,7 +47,7 @@ var mayCall = map[string]string{
 	"POST /v1/keys":        "admin",
 	"DELETE /v1/keys/{id}": "admin",
 
-	"GET /v1/operations/{id}": "push push:all contacts chat sales sales:buy tokens users:erase ops:read ops admin", // see TestE1_WhoSeesAnOperation
+	"GET /v1/operations/{id}": "push push:all contacts chat sales sales:buy locks tokens users:erase ops:read ops admin", // see TestE1_WhoSeesAnOperation
 
 	"GET /v1/event-types":                        "push admin",
 	"PUT /v1/event-types/{type}":                 "push admin",
@@ -105,6 +105,12 @@ var mayCall = map[string]string{
 	"GET /v1/users/{user}/messages/pending":           "chat admin",
 	"POST /v1/users/{user}/messages/ack":              "chat admin",
 	"GET /v1/users/{user}/messages/stream":            "chat admin",
+	"POST /v1/locks/{lock}/acquire":                   "locks admin",
+	"POST /v1/locks/{lock}/renew":                     "locks admin",
+	"POST /v1/locks/{lock}/done":                      "locks admin",
+	"POST /v1/locks/{lock}/fail":                      "locks admin",
+	"POST /v1/locks/{lock}/release":                   "locks admin",
+	"GET /v1/locks/{lock}":                            "locks admin",
 	"GET /v1/sales":                                   "sales admin",
 	"PUT /v1/sales/{sale}":                            "sales admin",
 	"DELETE /v1/sales/{sale}":                         "sales admin",
@@ -127,7 +133,7 @@ func TestScopes(t *testing.T) {
 	w := setup(t)
 	w.workChats()
 	bearers := map[string]string{}
-	for _, scope := range []string{"push", "push:all", "contacts", "chat", "sales", "sales:buy", "tokens", "users:erase", "ops:read", "ops", "admin"} {
+	for _, scope := range []string{"push", "push:all", "contacts", "chat", "sales", "sales:buy", "locks", "tokens", "users:erase", "ops:read", "ops", "admin"} {
 		bearers[scope] = "Authorization: Bearer " + w.mustKey(api.Scope(scope))
 	}
 	if len(bearers) != len(api.Scopes) {

@@ -14,6 +14,7 @@ import (
 	"fanfare/store/deadletters"
 	"fanfare/store/devices"
 	"fanfare/store/events"
+	"fanfare/store/lock"
 	"fanfare/store/queue"
 	"fanfare/store/record"
 	"fanfare/store/sales"
@@ -55,6 +56,8 @@ type Options struct {
 	Series  *series.Store
 	// Sales are the sales.
 	Sales *sales.Store
+	// Locks are the locks of callers.
+	Locks *lock.Locker
 	// DeadLetters retries and deletes many dead letters.
 	DeadLetters *deadletters.Store
 	// Queues are those behind stats and dead letters, in the order in which they are listed.

@@ -24,6 +24,7 @@ import (
 	"fanfare/store/deadletters"
 	"fanfare/store/devices"
 	"fanfare/store/events"
+	"fanfare/store/lock"
 	"fanfare/store/queue"
 	"fanfare/store/record"
 	"fanfare/store/redisdb"
@@ -110,9 +111,9 @@ func setupSQL(t testing.TB, db *redisdb.DB, url string, change ...func(*handlers
 	o := handlers.Options{
 		Contacts: w.contacts, Sales: w.sales, Events: happened, Devices: w.devices, Record: rec, Keys: w.keys, Tokens: w.tokens, Servers: servers.New(db, servers.Options{}), Series: series.New(db, series.Options{}), Pauses: apps.New(db),
 		Chats: w.chats, Live: w.live, Pusher: w.pusher, PublicKey: func(string) (string, bool) { return "BKey", true },
-		DeadLetters: w.letters,
-		Queues:      []*queue.Queue{w.queue, w.notifications, w.jobs},
-		Document:    openapi.Document(), Docs: openapi.UI(web.NotFound),
+		DeadLetters: w.letters, Locks: lock.New(db, lock.Options{Name: "locks"}),
+		Queues:   []*queue.Queue{w.queue, w.notifications, w.jobs},
+		Document: openapi.Document(), Docs: openapi.UI(web.NotFound),
 		Erase: w.tokens.Erase, TakesDevice: func(*api.DeviceRequest) bool { return true }, PushOrigins: api.KnownPushOrigins,
 		Apps: func(context.Context) ([]api.App, error) { return []api.App{}, nil },
 		Ready: func(context.Context) api.Readiness {

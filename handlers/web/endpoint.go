@@ -73,11 +73,42 @@ func Handle[In, Out any](method func(context.Context, *In) (*Reply[Out], error))
 		if err := s.fill(w, r, plan, reflect.ValueOf(in).Elem(), maxBody); err != nil {
 			return err
 		}
-		out, err := method(r.Context(), in)
-		if err != nil {
+		return answerWith(s, w, r, in, method)
+	}
+	return e
+}
+
+// answerWith calls the method of an endpoint and writes its answer.
+func answerWith[In, Out any](s *Server, w http.ResponseWriter, r *http.Request, in *In, method func(context.Context, *In) (*Reply[Out], error)) error {
+	out, err := method(r.Context(), in)
+	if err != nil {
+		return err
+	}
+	return out.write(s, w, r)
+}
+
+// HandleLongPoll makes an endpoint of a method whose requests say in their body whether they wait. Those that do
+// have the limits of streams, as with [Endpoint.LongPoll]. The limits begin once the body was read.
+func HandleLongPoll[In, Out any](waits func(*In) bool, method func(context.Context, *In) (*Reply[Out], error)) Endpoint {
+	e := Handle(method)
+	plan := e.plan
+	e.limits = func(_ *Server, next http.HandlerFunc) http.HandlerFunc { return next }
+	e.serve = func(s *Server, w http.ResponseWriter, r *http.Request, maxBody int64) error {
+		in := new(In)
+		if err := s.fill(w, r, plan, reflect.ValueOf(in).Elem(), maxBody); err != nil {
 			return err
 		}
-		return out.write(s, w, r)
+		run := func(w http.ResponseWriter, r *http.Request) {
+			if err := answerWith(s, w, r, in, method); err != nil {
+				fail(w, r, err)
+			}
+		}
+		if waits(in) {
+			s.waiting(run)(w, r)
+		} else {
+			s.bounded(run)(w, r)
+		}
+		return nil
 	}
 	return e
 }

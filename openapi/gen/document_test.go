@@ -178,6 +178,7 @@ func TestProblemHasItsFacts(t *testing.T) {
 	problem := mustLoad(t).Components.Schemas["Problem"].Value
 	for name, kind := range map[string]string{
 		"available": "object", "remaining": "integer", "matched": "integer", "version": "integer", "retry_after_ms": "integer", "max_bytes": "integer", "state": "string", "scope": "string",
+		"attempt": "integer", "first": "boolean",
 	} {
 		if p := problem.Properties[name]; p == nil || !p.Value.Type.Is(kind) {
 			t.Errorf("%s is not %s", name, kind)

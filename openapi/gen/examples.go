@@ -69,6 +69,10 @@ func example(operationID string) any {
 			"items":     []any{map[string]any{"sku": "sneaker:42", "stock": 100}},
 			"starts_at": "2026-01-01T00:00:00.000Z", "ends_at": "2126-01-01T00:00:00.000Z", "per_user_limit": 2,
 		}
+	case "acquireLock":
+		return map[string]any{"lease_ms": 30000, "wait_ms": 1000, "max_attempts": 8}
+	case "renewLock", "finishLock", "failLock", "releaseLock":
+		return map[string]any{"token": "1767366245000000.1.30000.3600000"}
 	case "postStock":
 		return map[string]any{"sku": "sneaker:42", "delta": 50}
 	case "extendReservation":
@@ -109,6 +113,8 @@ func parameterExample(name string) any {
 		return "album:42"
 	case "sale":
 		return "spring"
+	case "lock":
+		return "report:2026-01"
 	case "topic":
 		return "news"
 	case "token":

@@ -30,8 +30,8 @@ func addFacts(schemas openapi3.Schemas) {
 	integer, text := openapi3.NewInt64Schema, openapi3.NewStringSchema
 	units := openapi3.NewObjectSchema().WithAdditionalProperties(integer())
 	for name, schema := range map[string]*openapi3.Schema{
-		"available": units, "remaining": integer(), "matched": integer(), "version": integer(), "max_bytes": integer(), "limit": integer(), "size": integer(),
-		"state": text(), "scope": text(),
+		"available": units, "remaining": integer(), "matched": integer(), "attempt": integer(), "version": integer(), "max_bytes": integer(), "limit": integer(), "size": integer(),
+		"state": text(), "scope": text(), "first": openapi3.NewBoolSchema(),
 	} {
 		problem.WithProperty(name, schema)
 	}
