@@ -1,7 +1,11 @@
 package redisdb
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"hash/fnv"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,20 +20,25 @@ const (
 	// mapParts is the share of a round trip's time that reading the map of slots may take: the client may
 	// ask a master that hangs, and time for the other masters must remain, also while scripts are loaded.
 	mapParts = 2 * loadParts
-	// mapRest is the least time between two readings that failures cause. The library keeps each map for a
-	// minute, and in an outage all callers want a new one.
+	// mapRest is the least time between two readings that failures cause.
 	mapRest = 50 * time.Millisecond
+	// mapSettles is for how long after a change other nodes may still answer with the map before.
+	mapSettles = 2 * time.Second
 )
 
-// clusterMap reads a Cluster's map of slots, for both of its clients.
+// clusterMap reads a Cluster's map of slots, for both of its clients. They keep each map that they read for a
+// minute, in an outage all callers want a new one, and that of a Cluster with many ranges has some 10 KB. So
+// callers share readings, and the clients read a map only if it is new.
 type clusterMap struct {
 	client, blocking *redis.ClusterClient
 	readings         *batch.Group[struct{}, []*redis.Client]
 	last             atomic.Pointer[mastersAt] // nil: it may be outdated
-}
 
-// outdated has the map read again by the next call that wants it.
-func (m *clusterMap) outdated() { m.last.Store(nil) }
+	// Of the reading under way:
+	nodes   []*redis.Client
+	seen    uint64    // digest of the map
+	changed time.Time // when it was first seen
+}
 
 // mastersAt are the masters of a map, and when it was read.
 type mastersAt struct {
@@ -43,26 +52,55 @@ func newClusterMap(client, blocking *redis.ClusterClient, timeout time.Duration)
 	return m
 }
 
+// outdated has the map read again by the next call that wants it.
+func (m *clusterMap) outdated() { m.last.Store(nil) }
+
 // read returns the masters of a map whose reading began after the call, and which other callers share. If the
 // map can't be read, they are those of the last one.
 func (m *clusterMap) read(ctx context.Context) ([]*redis.Client, error) {
 	return m.readings.Do(ctx, struct{}{})
 }
 
+// readNow asks a node for the map, and has the clients take it over if it is new.
 func (m *clusterMap) readNow(ctx context.Context, _ []struct{}) ([]*redis.Client, error) {
-	m.blocking.ReloadState(ctx) // soon, and not more often than it thinks right
+	now := time.Now()
+	slots, err := m.client.ClusterSlots(ctx).Result()
+	if seen := digestOf(slots); err == nil && seen != m.seen {
+		m.seen, m.changed = seen, now
+	}
+	if err != nil || m.nodes == nil || now.Sub(m.changed) < mapSettles {
+		if m.nodes, err = m.reload(ctx); err != nil {
+			return nil, err
+		}
+	}
+	m.last.Store(&mastersAt{m.nodes, now})
+	return m.nodes, nil
+}
+
+// digestOf tells maps apart. Nodes may list the same map in different orders.
+func digestOf(slots []redis.ClusterSlot) uint64 {
+	slices.SortFunc(slots, func(a, b redis.ClusterSlot) int { return cmp.Compare(a.Start, b.Start) })
+	h := fnv.New64a()
+	for _, s := range slots {
+		_, _ = fmt.Fprint(h, s.Start, s.End)
+		for _, node := range s.Nodes {
+			_, _ = fmt.Fprint(h, " ", node.Addr)
+		}
+	}
+	return h.Sum64()
+}
+
+// reload has both clients read the map, and returns its masters.
+func (m *clusterMap) reload(ctx context.Context) (nodes []*redis.Client, err error) {
+	m.blocking.ReloadState(ctx) // soon
 	var mu sync.Mutex
-	now := &mastersAt{at: time.Now()}
-	err := m.client.ForEachMaster(ctx, func(_ context.Context, c *redis.Client) error {
+	err = m.client.ForEachMaster(ctx, func(_ context.Context, c *redis.Client) error {
 		mu.Lock()
 		defer mu.Unlock()
-		now.nodes = append(now.nodes, c)
+		nodes = append(nodes, c)
 		return nil
 	})
-	if err == nil {
-		m.last.Store(now)
-	}
-	return now.nodes, err
+	return nodes, err
 }
 
 // masters returns the masters of a map that is not much older than reloadInterval.
