@@ -217,3 +217,35 @@ func TestDoErrors(t *testing.T) {
 		}
 	})
 }
+
+// With a Rest the next run waits, and takes all who come meanwhile.
+func TestRest(t *testing.T) {
+	t.Parallel()
+	const rest = 200 * time.Millisecond
+	var begun []time.Time
+	var sizes []int
+	g := batch.New(batch.Options{Timeout: time.Minute, Rest: rest}, func(_ context.Context, items []int) (int, error) {
+		begun, sizes = append(begun, time.Now()), append(sizes, len(items))
+		return 0, nil
+	})
+	do := func() {
+		if _, err := g.Do(t.Context(), 1); err != nil {
+			t.Error(err)
+		}
+	}
+	do()
+	var callers sync.WaitGroup
+	for range 5 {
+		callers.Go(do)
+	}
+	callers.Wait()
+	do()
+	if len(sizes) < 3 || sizes[0] != 1 || len(sizes) > 4 { // one caller may come after the rest, on a busy machine
+		t.Errorf("runs of %v items", sizes)
+	}
+	for i := 1; i < len(begun); i++ {
+		if after := begun[i].Sub(begun[i-1]); after < rest {
+			t.Errorf("run %d began %v after the one before", i, after)
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"hash/fnv"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -17,9 +18,9 @@ import (
 )
 
 const (
-	// mapParts is the share of a round trip's time that reading the map of slots may take: the client may
-	// ask a master that hangs, and time for the other masters must remain, also while scripts are loaded.
-	mapParts = 2 * loadParts
+	// mapParts is the share of a round trip's time that each of the two steps of a reading may take: it may ask a
+	// master that hangs, and time for the other masters must remain.
+	mapParts = 8
 	// mapRest is the least time between two readings that failures cause.
 	mapRest = 50 * time.Millisecond
 	// mapSettles is for how long after a change other nodes may still answer with the map before.
@@ -34,10 +35,12 @@ type clusterMap struct {
 	readings         *batch.Group[struct{}, []*redis.Client]
 	last             atomic.Pointer[mastersAt] // nil: it may be outdated
 
-	// Of the reading under way:
-	nodes   []*redis.Client
-	seen    uint64    // digest of the map
-	changed time.Time // when it was first seen
+	// Of the readings, which come one after the other:
+	step     time.Duration // the time of each of its steps
+	nodes    []*redis.Client
+	seen     uint64    // digest of the map
+	changed  time.Time // when it was first seen
+	reloaded time.Time // when the clients read the map last
 }
 
 // mastersAt are the masters of a map, and when it was read.
@@ -47,28 +50,34 @@ type mastersAt struct {
 }
 
 func newClusterMap(client, blocking *redis.ClusterClient, timeout time.Duration) *clusterMap {
-	m := &clusterMap{client: client, blocking: blocking}
-	m.readings = batch.New(batch.Options{Timeout: timeout / mapParts, Rest: mapRest}, m.readNow)
+	m := &clusterMap{client: client, blocking: blocking, step: timeout / mapParts}
+	m.readings = batch.New(batch.Options{Timeout: 2 * m.step, Rest: mapRest}, m.readNow)
 	return m
 }
 
-// outdated has the map read again by the next call that wants it.
-func (m *clusterMap) outdated() { m.last.Store(nil) }
+// invalidate has the map read again by the next call that wants it.
+func (m *clusterMap) invalidate() { m.last.Store(nil) }
 
-// read returns the masters of a map whose reading began after the call, and which other callers share. If the
-// map can't be read, they are those of the last one.
+// read returns the masters of a map whose reading began after the call, and which other callers share. If no node
+// answers, they are those of the last one.
 func (m *clusterMap) read(ctx context.Context) ([]*redis.Client, error) {
 	return m.readings.Do(ctx, struct{}{})
 }
 
-// readNow asks a node for the map, and has the clients take it over if it is new.
-func (m *clusterMap) readNow(ctx context.Context, _ []struct{}) ([]*redis.Client, error) {
+// readNow asks a master for the map, and has the clients read it if it is new, if none could be asked, and from time
+// to time: the clients may have asked a node that did not know the new map yet.
+func (m *clusterMap) readNow(ctx context.Context, _ []struct{}) (_ []*redis.Client, err error) {
 	now := time.Now()
-	slots, err := m.client.ClusterSlots(ctx).Result()
-	if seen := digestOf(slots); err == nil && seen != m.seen {
-		m.seen, m.changed = seen, now
+	seen, known := m.ask(ctx)
+	if known && seen != m.seen {
+		if m.seen != 0 { // not the first
+			m.changed = now
+		}
+		m.seen = seen
 	}
-	if err != nil || m.nodes == nil || now.Sub(m.changed) < mapSettles {
+	settled := m.reloaded.Sub(m.changed) >= mapSettles && now.Sub(m.reloaded) < reloadInterval
+	if !known || !settled {
+		m.reloaded = now
 		if m.nodes, err = m.reload(ctx); err != nil {
 			return nil, err
 		}
@@ -77,14 +86,25 @@ func (m *clusterMap) readNow(ctx context.Context, _ []struct{}) ([]*redis.Client
 	return m.nodes, nil
 }
 
-// digestOf tells maps apart. Nodes may list the same map in different orders.
-func digestOf(slots []redis.ClusterSlot) uint64 {
+// ask asks the masters for the map until one answers. known is false if none does, or if none is known yet.
+func (m *clusterMap) ask(ctx context.Context) (digest uint64, known bool) {
+	ctx, cancel := context.WithTimeout(ctx, m.step)
+	defer cancel()
+	for _, i := range rand.Perm(len(m.nodes)) {
+		if slots, err := m.nodes[i].ClusterSlots(ctx).Result(); err == nil {
+			return mastersDigest(slots), true
+		}
+	}
+	return 0, false
+}
+
+// mastersDigest tells maps apart by the masters of the slots. Nodes list the same map in different orders.
+func mastersDigest(slots []redis.ClusterSlot) uint64 {
 	slices.SortFunc(slots, func(a, b redis.ClusterSlot) int { return cmp.Compare(a.Start, b.Start) })
 	h := fnv.New64a()
 	for _, s := range slots {
-		_, _ = fmt.Fprint(h, s.Start, s.End)
-		for _, node := range s.Nodes {
-			_, _ = fmt.Fprint(h, " ", node.Addr)
+		if len(s.Nodes) > 0 {
+			_, _ = fmt.Fprint(h, s.Start, "-", s.End, " ", s.Nodes[0].Addr, "\n")
 		}
 	}
 	return h.Sum64()
@@ -113,12 +133,10 @@ func (m *clusterMap) masters(ctx context.Context) ([]*redis.Client, error) {
 
 // node is the master with an address; nil: the map has none.
 func (m *clusterMap) node(ctx context.Context, addr string) *redis.Client {
-	for _, masters := range []func(context.Context) ([]*redis.Client, error){m.masters, m.read} {
-		nodes, _ := masters(ctx)
-		for _, c := range nodes {
-			if c.Options().Addr == addr {
-				return c
-			}
+	nodes, _ := m.masters(ctx)
+	for _, c := range nodes {
+		if c.Options().Addr == addr {
+			return c
 		}
 	}
 	return nil
@@ -139,7 +157,7 @@ func (db *DB) eachMaster(ctx context.Context, f func(context.Context, *redis.Cli
 		all.Go(func() error { return f(ctx, c) })
 	}
 	if err = all.Wait(); err != nil {
-		db.cluster.outdated()
+		db.cluster.invalidate()
 	}
 	return err
 }

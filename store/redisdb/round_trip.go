@@ -88,6 +88,9 @@ func (t *roundTrip) prepare(ctx context.Context, again []int, try int) bool {
 		}
 		wait = true
 	}
+	if len(scripts) > 0 && try > 1 && t.db.cluster != nil {
+		_, _ = t.db.cluster.read(ctx) // the master that still lacks them may be new
+	}
 	if loaded := t.db.load(ctx, scripts); loaded && !wait {
 		return ctx.Err() == nil
 	}
@@ -118,7 +121,6 @@ func (db *DB) load(ctx context.Context, scripts map[*Script]struct{}) bool {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, db.o.Timeout/loadParts)
 		defer cancel()
-		db.cluster.outdated() // the master that lacks them may be new
 	}
 	err := db.eachMaster(ctx, func(ctx context.Context, c *redis.Client) error {
 		pipe := c.Pipeline()

@@ -18,6 +18,8 @@ const (
 	silentParts = 2
 	// probeAgain is the wait between two probes of a master that hangs.
 	probeAgain = 100 * time.Millisecond
+	// mapEvery is the wait between two readings of the map of slots while a master hangs.
+	mapEvery = time.Second
 )
 
 // silences are the masters of a Cluster that accept connections and answer nothing. Their
@@ -48,7 +50,7 @@ func (db *DB) pipeTo(ctx context.Context, node *redis.Client, cmds []redis.Cmder
 	began := time.Now()
 	pipe(ctx, node, cmds)
 	if time.Since(began) >= db.o.Timeout/silentParts && noneAnswered(cmds) {
-		db.silent.add(context.WithoutCancel(ctx), node, db.o.Timeout)
+		db.silent.add(context.WithoutCancel(ctx), node, db.o.Timeout, db.cluster)
 	}
 }
 
@@ -62,8 +64,9 @@ func noneAnswered(cmds []redis.Cmder) bool {
 	return len(cmds) > 0
 }
 
-// add notes a silent master and probes it until it answers.
-func (s *silences) add(ctx context.Context, node *redis.Client, timeout time.Duration) {
+// add notes a silent master, and probes it until it answers. Meanwhile the map is read again and again: a replica
+// may take over.
+func (s *silences) add(ctx context.Context, node *redis.Client, timeout time.Duration, m *clusterMap) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, known := s.nodes[node]; known || s.closed {
@@ -78,6 +81,12 @@ func (s *silences) add(ctx context.Context, node *redis.Client, timeout time.Dur
 			Sleep(ctx, probeAgain)
 		}
 		s.remove(node)
+	})
+	s.probes.Go(func() {
+		for ctx.Err() == nil {
+			_, _ = m.read(ctx)
+			Sleep(ctx, mapEvery)
+		}
 	})
 }
 
