@@ -118,7 +118,7 @@ var errorTable = map[Code]Meaning{
 	CodeLockDone: {http.StatusConflict, "The work of the lock is done", false,
 		"A holder said that the work is done, and that is still remembered"},
 	CodeLockExhausted: {http.StatusConflict, "The attempts of the lock are used up", false,
-		"As many attempts failed as there may be. `first` is true for exactly one caller, who should see to it"},
+		"As many attempts failed as there may be. `first` is true for one caller at most, who should see to it; a repeat under the same Idempotency-Key is told again"},
 	CodeLockLost: {http.StatusConflict, "The lock is lost", false,
 		"Another has acquired the lock since, or the hold has ended. Nothing was changed"},
 	CodeEnded: {http.StatusGone, "The sale has ended", false,

@@ -33,7 +33,8 @@ type LockHold struct {
 	Fence int64 `json:"fence" example:"1767366245000000"`
 	// Attempt is the number of this attempt, from 1.
 	Attempt int `json:"attempt" example:"1"`
-	// LeaseMS is how long the lease lasts, counted by the caller from before it sent the request.
+	// LeaseMS is how long the lease lasts, counted by the caller from before it sent the request. After a wait, renew
+	// the lease before you begin.
 	LeaseMS int64 `json:"lease_ms" example:"30000"`
 }
 
@@ -57,9 +58,9 @@ const (
 // Lock is a lock as anybody may see it. A lock that was never acquired, or that is no longer remembered, is free.
 type Lock struct {
 	State LockState `json:"state" enums:"free,held,done,exhausted" example:"held"`
-	// Attempt is the number of the present attempt of a lock that is held, and of one that is free how many counted.
+	// Attempt is the number of the present attempt. If the lock is free, it is how many attempts have counted.
 	Attempt int `json:"attempt,omitempty" example:"1"`
-	// LeaseMS is how long the lease lasts, of a lock that is held.
+	// LeaseMS is how long the holder's lease lasts.
 	LeaseMS int64 `json:"lease_ms,omitempty" example:"29500"`
 	// Fence is the last one that was given out, as far as it is remembered.
 	Fence int64 `json:"fence,omitempty" example:"1767366245000000"`

@@ -128,6 +128,20 @@ func TestL1_TheWorkerOfTheDocument(t *testing.T) {
 		t.Errorf("the fences of the two: %q", got)
 	}
 	var now api.Lock
+	failed := work(both[0], "bad", "exit 3")
+	_ = failed.Wait()
+	both[0].must(200, &now, "GET", "/v1/locks/bad", nil)
+	if code := failed.ProcessState.ExitCode(); code != 3 || now.State != api.LockFree || now.Attempt != 1 {
+		t.Errorf("work that fails ends with %d, and its lock is %+v", code, now)
+	}
+	stopped := work(both[0], "stop", write+"sleep 60")
+	storetest.Eventually(t, time.Minute, "the work to be stopped has begun", func() bool { return len(written()) == 3 })
+	storetest.Must(t, stopped.Process.Signal(syscall.SIGTERM))
+	_ = stopped.Wait()
+	both[0].must(200, &now, "GET", "/v1/locks/stop", nil)
+	if now.State != api.LockFree || now.Attempt != 1 {
+		t.Errorf("the lock of work that was stopped: %+v", now)
+	}
 	both[0].must(200, &now, "GET", "/v1/locks/import", nil)
 	if now.State != api.LockDone {
 		t.Errorf("the lock of the work: %+v", now)

@@ -26,9 +26,9 @@ func acquireWaits(in *acquireLockRequest) bool { return in.Body != nil && in.Bod
 //	@Description	are counted: one that fails, or whose lease ends, counts; one that is released does not. After `max_attempts` nobody
 //	@Description	gets the lock any more (409 `lock_exhausted`), and after `done` neither (409 `lock_done`), for as long as that is
 //	@Description	remembered. While another holds it: 409 `lock_held`; with `wait_ms` the call waits and is woken when the holder ends.
-//	@Description	Count `lease_ms` from before the request was sent, and write nothing after it. Even so a holder can be paused between
-//	@Description	its look at the clock and its write: send `fence` along, and let what is written to refuse a fence that is lower than
-//	@Description	the highest that it has seen. With an Idempotency-Key a repeat gets the same hold while its lease lasts. Without one,
+//	@Description	Count `lease_ms` from before the request was sent, and write nothing after it; after a wait, renew the lease before
+//	@Description	you begin. Even so a holder can be paused between its look at the clock and its write: send `fence` along, and let what
+//	@Description	is written to refuse a fence that is lower than the highest that it has seen. With an Idempotency-Key a repeat gets the same hold while its lease lasts. Without one,
 //	@Description	a caller that hangs up while it waits leaves no hold and no attempt behind.
 //	@Tags			locks
 //	@ID				acquireLock
@@ -49,7 +49,7 @@ func (s *server) acquireLock(ctx context.Context, in *acquireLockRequest) (*web.
 	locker, request := s.o.Locks.With(lockOptions(in.Body)), lockRequest(in)
 	a, err := locker.TryAs(ctx, in.Lock, request)
 	if err == nil && a.Status == lock.Held && in.Body.WaitMS > 0 {
-		waiting, cancel := s.web.Wait(ctx, time.Duration(in.Body.WaitMS)*time.Millisecond)
+		waiting, cancel := s.web.WaitContext(ctx, time.Duration(in.Body.WaitMS)*time.Millisecond)
 		a, err = locker.WaitAs(waiting, in.Lock, request, a)
 		cancel()
 	}
@@ -63,7 +63,7 @@ func (s *server) acquireLock(ctx context.Context, in *acquireLockRequest) (*web.
 		return nil, err
 	}
 	hold := &api.LockHold{Token: a.Lease.Token(), Fence: a.Lease.Fence, Attempt: a.Attempt, LeaseMS: a.Left.Milliseconds()}
-	return web.OK(hold).Replayed(a.Repeated), nil
+	return web.OK(hold).Replayed(a.Repeated && in.Idempotency.Key != ""), nil
 }
 
 // mayKeep gives a hold back if its caller has left in the meantime, or may not make the call any more. A caller with
@@ -101,7 +101,7 @@ func lockRequest(in *acquireLockRequest) lock.Request {
 	if i.Key == "" {
 		return lock.NewRequest()
 	}
-	return lock.Request{Name: i.Name(in.Lock), Body: base64.RawURLEncoding.EncodeToString(i.Body[:9])}
+	return lock.Request{Name: i.Name(), Body: base64.RawURLEncoding.EncodeToString(i.Body[:9])}
 }
 
 // lockRefusal is the error of a contender that did not get a lock.
@@ -148,14 +148,14 @@ func (s *server) renewLock(ctx context.Context, in *lockHolderRequest) (*web.Rep
 	if err != nil {
 		return nil, err
 	}
-	return web.OK(&api.LockHold{Token: in.Body.Token, Fence: lease.Fence, Attempt: lease.Attempt, LeaseMS: lease.Lasts().Milliseconds()}), nil
+	return web.OK(&api.LockHold{Token: in.Body.Token, Fence: lease.Fence, Attempt: lease.Attempt, LeaseMS: lease.Duration().Milliseconds()}), nil
 }
 
 // finishLock ends a hold whose work is done.
 //
 //	@Summary		The work is done
-//	@Description	Ends the hold for good: as long as that is remembered (`retention_ms`) nobody acquires the lock. The last holder's
-//	@Description	call is taken even after its lease, as long as nobody has acquired the lock since. Repeating it is safe.
+//	@Description	Nobody acquires the lock for the next `retention_ms`. The last holder's call is taken even after its lease, as long as
+//	@Description	nobody has acquired the lock since. Repeating the call is safe.
 //	@Tags			locks
 //	@ID				finishLock
 //	@Accept			json
@@ -173,7 +173,7 @@ func (s *server) finishLock(ctx context.Context, in *lockHolderRequest) (*web.Re
 // failLock ends a hold whose work failed.
 //
 //	@Summary		The work failed
-//	@Description	Ends the hold. The attempt counts, and a caller that waits gets the lock at once. Repeating the call is safe.
+//	@Description	Ends the hold. The attempt counts, and a waiting caller gets the lock at once. Repeating the call is safe.
 //	@Tags			locks
 //	@ID				failLock
 //	@Accept			json
@@ -191,7 +191,7 @@ func (s *server) failLock(ctx context.Context, in *lockHolderRequest) (*web.Repl
 // releaseLock gives a hold back.
 //
 //	@Summary		Release a lock
-//	@Description	Ends the hold without a result: the attempt does not count, and a caller that waits gets the lock at once. Repeating
+//	@Description	Ends the hold without a result: the attempt does not count, and a waiting caller gets the lock at once. Repeating
 //	@Description	the call is safe.
 //	@Tags			locks
 //	@ID				releaseLock

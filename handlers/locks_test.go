@@ -1,10 +1,12 @@
 package handlers_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -44,6 +46,15 @@ func (w *world) awaitStreams(t testing.TB, n int) {
 	t.Helper()
 	storetest.Eventually(t, soon, fmt.Sprint(n, " calls wait"), func() bool {
 		return strings.Contains(w.get("/metrics").body, fmt.Sprintf("\nfanfare_open_streams %d\n", n))
+	})
+}
+
+// awaitListener waits until a call waits for the lock.
+func (w *world) awaitListener(t testing.TB) {
+	t.Helper()
+	storetest.Eventually(t, soon, "it listens", func() bool {
+		const channel = "ff:{l:locks:x}:free"
+		return w.db.Client().PubSubNumSub(t.Context(), channel).Val()[channel] == 1
 	})
 }
 
@@ -120,10 +131,7 @@ func TestL1_AWaitIsWoken(t *testing.T) {
 				got <- a
 			}()
 			w.awaitStreams(t, 1)
-			storetest.Eventually(t, soon, "it listens", func() bool {
-				const channel = "ff:{l:locks:x}:free"
-				return w.db.Client().PubSubNumSub(t.Context(), channel).Val()[channel] == 1
-			})
+			w.awaitListener(t)
 			w.tell(call, h).wants(t, 200, `{"state":"free","fence":"*"}`)
 			next := (<-got).hold(t)
 			if next.Attempt != h.Attempt+1-n {
@@ -175,7 +183,7 @@ func TestL1_WhoHangsUpLeavesNothing(t *testing.T) {
 		ctx, hangUp := context.WithCancel(t.Context())
 		gone := make(chan error)
 		go func() {
-			r, _ := http.NewRequestWithContext(ctx, "POST", w.url+lockX+"/acquire", strings.NewReader(`{"lease_ms":86400000,"wait_ms":30000}`))
+			r, _ := http.NewRequestWithContext(ctx, "POST", w.url+lockX+"/acquire", strings.NewReader(hourLong))
 			r.Header.Set("Content-Type", "application/json")
 			_, err := http.DefaultClient.Do(r)
 			gone <- err
@@ -187,10 +195,54 @@ func TestL1_WhoHangsUpLeavesNothing(t *testing.T) {
 		}
 		w.awaitStreams(t, 0)
 		w.tell("release", h).wants(t, 200, `{"state":"free","fence":"*"}`)
-		if next := w.acquire(t, `{"wait_ms":30000}`); next.Attempt != 1 {
+		if next := w.acquire(t, hourLong); next.Attempt != 1 {
 			t.Errorf("the next hold: %+v", next)
 		}
 	})
+}
+
+const hourLong = `{"lease_ms":3600000,"wait_ms":20000}`
+
+// deadlines is a response that takes deadlines.
+type deadlines struct{ *httptest.ResponseRecorder }
+
+func (deadlines) SetReadDeadline(time.Time) error  { return nil }
+func (deadlines) SetWriteDeadline(time.Time) error { return nil }
+
+// The same for one that has left when Redis gives it the lock, unless it may come again with its Idempotency-Key.
+func TestL1_WhoHangsUpAsItGetsTheLock(t *testing.T) {
+	t.Parallel()
+	for key, want := range map[string]string{"": `{"state":"free","fence":"*"}`, "mine": `{"state":"held","attempt":1,"lease_ms":"*","fence":"*"}`} {
+		proxy, through := storetest.ProxyTo(t, storetest.Redis(t).URL())
+		w := setupOn(t, storetest.Open(t, through))
+		h := w.acquire(t, "")
+		ctx, hangUp := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			r := httptest.NewRequestWithContext(ctx, "POST", "http://localhost"+lockX+"/acquire", strings.NewReader(hourLong))
+			r.RemoteAddr = "127.0.0.1:1"
+			r.Header.Set("Content-Type", "application/json")
+			if key != "" {
+				r.Header.Set("Idempotency-Key", key)
+			}
+			w.handler.ServeHTTP(deadlines{httptest.NewRecorder()}, r)
+		}()
+		w.awaitListener(t)
+		proxy.OnAnswer(func(_ *storetest.ProxyConn, answer []byte) storetest.Fate {
+			if bytes.HasPrefix(answer, []byte("*5\r\n:1\r\n")) { // it acquires
+				hangUp()
+			}
+			return storetest.Pass
+		})
+		w.tell("release", h).wants(t, 200, `{"state":"free","fence":"*"}`)
+		<-ended
+		w.get(lockX).wants(t, 200, want)
+		if ctx.Err() == nil {
+			t.Error("it did not hang up")
+		}
+		hangUp()
+	}
 }
 
 // A repeated acquire has the same token while its lease lasts; its key with another body is refused.

@@ -133,8 +133,8 @@ func (s *Server) waiting(next http.HandlerFunc) http.HandlerFunc {
 	})
 }
 
-// Wait gives a context that ends after a time, with its request, or when the process begins to stop.
-func (s *Server) Wait(ctx context.Context, atMost time.Duration) (context.Context, context.CancelFunc) {
+// WaitContext gives a context that ends after a time, with its request, or when the process begins to stop.
+func (s *Server) WaitContext(ctx context.Context, atMost time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(ctx, atMost)
 	go func() {
 		select {

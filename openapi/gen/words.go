@@ -240,7 +240,7 @@ var words = map[string]string{
 	"DeviceBatchRequest.devices":   "The devices; either all are registered or none. No token is in the list twice",
 
 	"Problem.attempt":    "The attempt of the holder (`lock_held`)",
-	"Problem.first":      "true for exactly one caller, the first to learn it (`lock_exhausted`)",
+	"Problem.first":      "true for the first caller who learns it (`lock_exhausted`)",
 	"Problem.available":  "The available units, by sku (`sold_out`)",
 	"Problem.event_type": "The present event type (`version_mismatch`; absent if there is none)",
 	"Problem.limit":      "The largest size that a payload may have, in bytes (`validation_failed`)",

@@ -42,8 +42,8 @@ func (l *Lease) Left() time.Duration {
 	return time.Duration(l.left.Load()) - time.Since(l.started)
 }
 
-// Lasts is how long the lease lasts after it was acquired or renewed.
-func (l *Lease) Lasts() time.Duration { return l.locker.o.Lease }
+// Duration is how long the lease lasts after it was acquired or renewed.
+func (l *Lease) Duration() time.Duration { return l.locker.o.Lease }
 
 // Renew extends the lease to its full time from now on. False: the lease is lost.
 func (l *Lease) Renew(ctx context.Context) (bool, error) {

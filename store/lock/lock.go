@@ -132,14 +132,18 @@ func (l *Locker) try(ctx context.Context, id, request string) (Answer, error) {
 	return a, err
 }
 
-// ask asks as a request. named: the request has a name, and the number of attempts counts for all that follow.
+// ask asks once. named: the request has a name, and its number of attempts holds for all that follow.
 func (l *Locker) ask(ctx context.Context, id, request string, named bool) (Answer, error) {
 	if !api.ValidIdentifier(id) {
 		return Answer{}, api.Invalid("id", "identifier", "of a lock must be 1 to %d bytes of A-Z a-z 0-9 . _ : @ -", api.MaxIdentifier)
 	}
+	fixed := 0
+	if named {
+		fixed = 1
+	}
 	sent := time.Now() // before the round trip, so that the lease never seems longer than it is
 	value, err := l.db.Eval(ctx, redisdb.Write, l.acquire, []string{l.key(id)}, request,
-		ms(l.o.Lease), l.o.MaxAttempts, ms(l.o.Retention), map[bool]int{true: 1}[named])
+		ms(l.o.Lease), l.o.MaxAttempts, ms(l.o.Retention), fixed)
 	if err != nil {
 		return Answer{}, fmt.Errorf("acquire lock %s: %w", id, err)
 	}

@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -56,8 +57,8 @@ func (l *Lease) Token() string {
 	return strings.Join([]string{l.text, strconv.Itoa(l.Attempt), strconv.FormatInt(ms(o.Lease), 10), strconv.FormatInt(ms(o.Retention), 10)}, ".")
 }
 
-// Resume makes a lease from its Token. Whether it is lost, its methods tell; Alive and Left mean nothing before it is
-// renewed. ok is false for a text that is no token.
+// Resume makes a lease from its Token. The methods of the lease tell whether it is lost. Alive and Left mean nothing
+// before it is renewed. ok is false for a text that is no token.
 func (l *Locker) Resume(id, token string) (lease *Lease, ok bool) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 4 || !api.ValidIdentifier(id) {
@@ -94,7 +95,7 @@ type State struct {
 func (l *Locker) Look(ctx context.Context, id string) (s State, err error) {
 	value, err := l.db.Eval(ctx, redisdb.Read, l.look, []string{l.key(id)})
 	if err != nil {
-		return State{}, err
+		return State{}, fmt.Errorf("look at lock %s: %w", id, err)
 	}
 	v := value.([]any)
 	s = State{Status: Status(redisdb.NumberAt(v, 0)), Attempt: int(redisdb.NumberAt(v, 1)), Left: time.Duration(redisdb.NumberAt(v, 2)) * time.Millisecond}

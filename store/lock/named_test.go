@@ -85,7 +85,7 @@ func TestToken(t *testing.T) {
 		elsewhere := lock.New(db, lock.Options{Name: lock.NameOf(l), Lease: time.Millisecond})
 		a := tryAs(t, l.With(lock.Options{Lease: time.Hour, Retention: 2 * time.Hour}), lock.NewRequest())
 		lease, ok := elsewhere.Resume("x", a.Lease.Token())
-		if !ok || lease.Fence != a.Lease.Fence || lease.Attempt != 1 || lease.Lasts() != time.Hour {
+		if !ok || lease.Fence != a.Lease.Fence || lease.Attempt != 1 || lease.Duration() != time.Hour {
 			t.Fatalf("%q is resumed as %+v, %v", a.Lease.Token(), lease, ok)
 		}
 		mustBe(t, true, "renew", lease.Renew)

@@ -8,8 +8,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// unsubscribeTime bounds the end of a subscription that nobody needs any more.
-const unsubscribeTime = time.Second
+// subscribeTime bounds the beginning and the end of a subscription. A caller's shorter deadline would close the
+// connection of all.
+const subscribeTime = time.Second
 
 // subscription is the single connection through which all waiters of a Locker are told of
 // hand-overs. It is open only while somebody waits.
@@ -43,7 +44,9 @@ func (s *subscription) join(ctx context.Context, channel string) (wake chan stru
 	if t == nil {
 		t = &topic{waiters: map[chan struct{}]struct{}{}}
 		s.topics[channel] = t
-		err = s.sub.Subscribe(ctx, channel)
+		brief, cancel := context.WithTimeout(context.WithoutCancel(ctx), subscribeTime)
+		defer cancel()
+		err = s.sub.Subscribe(brief, channel)
 	} else if t.live {
 		wake <- struct{}{}
 	}
@@ -66,7 +69,7 @@ func (s *subscription) leave(ctx context.Context, channel string, wake chan stru
 		s.sub = nil
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), unsubscribeTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), subscribeTime)
 	defer cancel()
 	_ = s.sub.Unsubscribe(ctx, channel) // if this fails, messages without a waiter are ignored
 }

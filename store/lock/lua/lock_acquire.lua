@@ -9,7 +9,7 @@
 --          {5 another body of this name holds it}, {6 the most attempts are others, these}
 -- @include lua/record.lua
 local key, me, lease, most, retention = KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local for_all = ARGV[5] == '1'
+local fixed_most = ARGV[5] == '1'
 local us = now_us()
 local ms = math.floor(us / 1000)
 local text = redis.call('GET', key)
@@ -17,11 +17,11 @@ local mark = text and string.sub(text, 1, 1)
 if mark == 'D' then return { 3 } end
 if mark == 'X' then return { 4, string.sub(text, 3) == me and 1 or 0 } end
 
-local r = read_record(text) or { state = 'Q', failures = '0', most = for_all and ARGV[3] or '0', fence = '0', till = 0, owner = '' }
+local r = read_record(text) or { state = 'Q', failures = '0', most = fixed_most and ARGV[3] or '0', fence = '0', till = 0, owner = '' }
 local alive = r.state == 'R' and r.till > ms
 local name = string.match(me, '^.-%.')
 if alive and name and r.owner ~= me and string.sub(r.owner, 1, #name) == name then return { 5 } end
-if for_all and r.most ~= ARGV[3] then return { 6, tonumber(r.most) } end
+if fixed_most and r.most ~= ARGV[3] then return { 6, tonumber(r.most) } end
 if alive then
   if r.owner == me then return { 1, r.failures + 1, r.fence, r.till - ms, 1 } end
   return { 2, r.failures + 1, r.till - ms }

@@ -11,9 +11,9 @@
 -- always text, because it has too many digits for tostring.
 local function read_record(text)
   if not text then return nil end
-  local s, a, l, f, u, o = string.match(text, '^(%a):(%d+):(%d+):(%d+):(%d+):(.*)$')
+  local s, a, m, f, u, o = string.match(text, '^(%a):(%d+):(%d+):(%d+):(%d+):(.*)$')
   if not s then return nil end
-  return { state = s, failures = a, most = l, fence = f, till = tonumber(u), owner = o }
+  return { state = s, failures = a, most = m, fence = f, till = tonumber(u), owner = o }
 end
 
 local function text_of(r)
