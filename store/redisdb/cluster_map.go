@@ -23,6 +23,8 @@ const (
 	mapParts = 8
 	// mapRest is the least time between two readings that failures cause.
 	mapRest = 50 * time.Millisecond
+	// firstReadings is how many readings of the first map are made at once.
+	firstReadings = 8
 	// mapSettles is for how long after a change other nodes may still answer with the map before.
 	mapSettles = 2 * time.Second
 )
@@ -110,9 +112,35 @@ func mastersDigest(slots []redis.ClusterSlot) uint64 {
 	return h.Sum64()
 }
 
-// reload has both clients read the map, and returns its masters.
+// reload has both clients read the map, and returns its masters. The library asks one node after the other, in an
+// order of its own, and one may hang. Then it has the last map; before the first one, several readings at once.
 func (m *clusterMap) reload(ctx context.Context) (nodes []*redis.Client, err error) {
 	m.blocking.ReloadState(ctx) // soon
+	if len(m.nodes) > 0 {
+		return m.takeOver(ctx)
+	}
+	type result struct {
+		nodes []*redis.Client
+		err   error
+	}
+	results := make(chan result, firstReadings)
+	for range firstReadings {
+		go func() {
+			nodes, err := m.takeOver(ctx)
+			results <- result{nodes, err}
+		}()
+	}
+	for range firstReadings {
+		r := <-results
+		if nodes, err = r.nodes, r.err; err == nil {
+			break
+		}
+	}
+	return nodes, err
+}
+
+// takeOver has the client of the requests read the map.
+func (m *clusterMap) takeOver(ctx context.Context) (nodes []*redis.Client, err error) {
 	var mu sync.Mutex
 	err = m.client.ForEachMaster(ctx, func(_ context.Context, c *redis.Client) error {
 		mu.Lock()
