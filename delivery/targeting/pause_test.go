@@ -272,7 +272,8 @@ func TestKilledProcessIsTakenOver(t *testing.T) {
 		apns: apnstest.Options{
 			CountsOnly: true, TrackIDs: true, OnRequest: func(*apnstest.Request) { passing.Add(1) },
 		},
-		queue: func(o *queue.Options) { o.Lease = 2 * time.Second },
+		queue:    func(o *queue.Options) { o.Lease = 2 * time.Second },
+		delivery: func(o *delivery.Options) { o.InFlight = 750 * 9 / 8 }, // of which one app has 750
 	})
 	const fans = 3000
 	p.mustManyDevices(fans)
