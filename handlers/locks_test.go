@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -140,6 +142,48 @@ func TestL1_AWaitIsWoken(t *testing.T) {
 			w.tell("release", next)
 		}
 	})
+}
+
+// A caller that waits asks Redis when it begins to listen, and then no more until something happens.
+func TestL1_AWaitDoesNotPoll(t *testing.T) {
+	t.Parallel()
+	w := setupOn(t, storetest.Open(t, storetest.Redis(t).URL()))
+	w.acquire(t, `{"lease_ms":86400000}`)
+	acquires := regexp.MustCompile(`cmdstat_evalsha:calls=(\d+)`)
+	count := func() int {
+		text, err := w.db.Client().Info(t.Context(), "commandstats").Result()
+		storetest.Must(t, err)
+		n, err := strconv.Atoi(acquires.FindStringSubmatch(text)[1])
+		storetest.Must(t, err)
+		return n
+	}
+	before := count()
+	w.post(lockX+"/acquire", `{"wait_ms":1500}`).wants(t, 409, held(1))
+	if n := count() - before; n > 2 {
+		t.Errorf("it asked %d times in 1.5 s, want once before it listens and once after", n)
+	}
+}
+
+// While Redis is full nobody acquires a lock, and holders renew and end their holds.
+func TestL1_HoldsEndThoughRedisIsFull(t *testing.T) {
+	t.Parallel()
+	w := setupOn(t, storetest.Open(t, storetest.Redis(t).URL()))
+	first, second := w.acquire(t, ""), w.post("/v1/locks/y/acquire", "").hold(t)
+	used, err := w.db.Client().Info(t.Context(), "memory").Result()
+	storetest.Must(t, err)
+	bytes, err := strconv.Atoi(regexp.MustCompile(`used_memory:(\d+)`).FindStringSubmatch(used)[1])
+	storetest.Must(t, err)
+	storetest.Must(t, w.db.Client().ConfigSet(t.Context(), "maxmemory", strconv.Itoa(bytes*100/94)).Err())
+	storetest.Eventually(t, soon, "Redis counts as nearly full", func() bool { return w.db.Overloaded() != nil })
+	if a := w.post("/v1/locks/z/acquire", ""); a.status != 503 || !strings.Contains(a.body, `"code":"overloaded"`) || a.header.Get("Retry-After") == "" {
+		t.Errorf("an acquire: %d %s", a.status, a.body)
+	}
+	w.tell("renew", first).hold(t)
+	storetest.Must(t, w.db.Client().ConfigSet(t.Context(), "maxmemory", "1mb").Err()) // and now it takes no more
+	w.tell("renew", first).hold(t)
+	w.tell("done", first).wants(t, 200, `{"state":"done","fence":"*"}`)
+	w.post("/v1/locks/y/fail", `{"token":"`+second.Token+`"}`).wants(t, 200, `{"state":"free","fence":"*"}`)
+	w.get(lockX).wants(t, 200, `{"state":"done","fence":"*"}`)
 }
 
 // A wait that is over is answered like a call that does not wait, also at the stop of the process.

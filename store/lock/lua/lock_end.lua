@@ -11,6 +11,7 @@ if text == 'D:' .. hold then return outcome == 'done' and 1 or 0 end
 local r = read_record(text)
 if not r or r.fence ~= hold and r.owner ~= hold then return 0 end
 if r.state ~= 'R' then return r.owner == outcome and 1 or 0 end
+redis.call('DEL', key) -- the first write: no full Redis refuses it, nor the write after it
 if outcome == 'done' then
   redis.call('SET', key, 'D:' .. r.fence, 'PX', int(retention))
 else

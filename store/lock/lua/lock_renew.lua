@@ -7,5 +7,6 @@ local key, fence, lease, retention = KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumb
 local r = read_record(redis.call('GET', key))
 if not r or r.state ~= 'R' or r.fence ~= fence then return 0 end
 r.till = math.floor(now_us() / 1000) + lease
+redis.call('DEL', key) -- the first write: no full Redis refuses it, nor the write after it
 redis.call('SET', key, text_of(r), 'PX', int(lease + retention))
 return 1
