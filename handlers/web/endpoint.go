@@ -51,15 +51,6 @@ func (e Endpoint) Message() Endpoint {
 	return e
 }
 
-// LongPoll lets a request wait if it has the query parameter, a number of milliseconds of at most
-// api.MaxPollWait. Requests that wait have the limits of streams. If the parameter is absent or 0,
-// the request is handled like any other.
-func (e Endpoint) LongPoll(parameter string) Endpoint {
-	e.tickets = true
-	e.limits = func(s *Server, next http.HandlerFunc) http.HandlerFunc { return s.polled(parameter, next) }
-	return e
-}
-
 // Handle makes an endpoint of a method. The tags of In say what the method takes (see the package
 // comment), and Out is the body of the answer.
 func Handle[In, Out any](method func(context.Context, *In) (*Reply[Out], error)) Endpoint {
@@ -85,32 +76,6 @@ func answerWith[In, Out any](s *Server, w http.ResponseWriter, r *http.Request, 
 		return err
 	}
 	return out.write(s, w, r)
-}
-
-// HandleLongPoll makes an endpoint of a method whose requests say in their body whether they wait. Those that do
-// have the limits of streams, as with [Endpoint.LongPoll]. The limits begin once the body was read.
-func HandleLongPoll[In, Out any](waits func(*In) bool, method func(context.Context, *In) (*Reply[Out], error)) Endpoint {
-	e := Handle(method)
-	plan := e.plan
-	e.limits = func(_ *Server, next http.HandlerFunc) http.HandlerFunc { return next }
-	e.serve = func(s *Server, w http.ResponseWriter, r *http.Request, maxBody int64) error {
-		in := new(In)
-		if err := s.fill(w, r, plan, reflect.ValueOf(in).Elem(), maxBody); err != nil {
-			return err
-		}
-		run := func(w http.ResponseWriter, r *http.Request) {
-			if err := answerWith(s, w, r, in, method); err != nil {
-				fail(w, r, err)
-			}
-		}
-		if waits(in) {
-			s.waiting(run)(w, r)
-		} else {
-			s.bounded(run)(w, r)
-		}
-		return nil
-	}
-	return e
 }
 
 // HandlePlain makes an endpoint of a handler that writes its own answers.

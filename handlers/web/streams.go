@@ -108,44 +108,6 @@ func liftReads(w http.ResponseWriter, r *http.Request) error {
 	return http.NewResponseController(w).SetReadDeadline(time.Time{})
 }
 
-// polled runs next like any request. If the parameter asks to wait, it runs next like a stream,
-// without the request's deadline.
-func (s *Server) polled(parameter string, next http.HandlerFunc) http.HandlerFunc {
-	bounded, waiting := s.bounded(next), s.waiting(next)
-	return func(w http.ResponseWriter, r *http.Request) {
-		if wait := r.URL.Query().Get(parameter); wait == "" || wait == "0" {
-			bounded(w, r)
-			return
-		}
-		waiting(w, r)
-	}
-}
-
-// waiting runs a long poll.
-func (s *Server) waiting(next http.HandlerFunc) http.HandlerFunc {
-	return s.streams.polls.around(func(w http.ResponseWriter, r *http.Request) {
-		answered := time.Now().Add(api.MaxPollWait + 2*s.o.RequestTimeout + slowAfter)
-		if err := errors.Join(liftReads(w, r), http.NewResponseController(w).SetWriteDeadline(answered)); err != nil {
-			fail(w, r, err)
-			return
-		}
-		next(w, r)
-	})
-}
-
-// WaitContext gives a context that ends after a time, with its request, or when the process begins to stop.
-func (s *Server) WaitContext(ctx context.Context, atMost time.Duration) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithTimeout(ctx, atMost)
-	go func() {
-		select {
-		case <-s.Closing():
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, cancel
-}
-
 // HandleStream makes an endpoint of a method that sends server-sent events until its
 // stream ends. An error that the method returns before it sent or awaited anything is
 // answered as a problem; afterwards an error ends the stream.
