@@ -128,9 +128,6 @@ func (m masters) restart(s *soak, master *storetest.RedisServer) {
 	configure(s, master, "min-replicas-to-write", "1")
 }
 
-// moveSteps is in about how many steps a slot with many keys moves: for half a minute its keys are on both masters.
-const moveSteps = 600
-
 // move moves the slot of a random key from one master to another, a few keys at a time and with pauses, so that
 // the slot is used while its keys are on both. Whatever fails because of another fault is tried again.
 func (m masters) move(s *soak, from, to *storetest.RedisServer) {
@@ -147,11 +144,10 @@ func (m masters) move(s *soak, from, to *storetest.RedisServer) {
 	fromID, toID := m.id(s, from), m.id(s, to)
 	ask(s, to, "cluster", "setslot", slot, "importing", fromID)
 	ask(s, from, "cluster", "setslot", slot, "migrating", toID)
-	// The slot of a shard has more keys the longer the soak lasts, and each move is to take as long.
-	held, _ := from.Client().Do(s.t.Context(), "cluster", "countkeysinslot", slot).Int()
-	for deadline := time.Now().Add(2 * time.Minute); m.moveSome(s, from, to, slot, max(3, held/moveSteps)); <-time.After(50 * time.Millisecond) {
+	held := m.keysOf(s, from, slot)
+	for deadline := time.Now().Add(2 * time.Minute); m.moveSome(s, from, to, slot); <-time.After(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			s.failf("slot %v does not move from %s to %s", slot, from.Addr(), to.Addr())
+			s.failf("slot %v does not move from %s to %s: %d of its %d keys are left", slot, from.Addr(), to.Addr(), m.keysOf(s, from, slot), held)
 			return
 		}
 	}
@@ -160,10 +156,16 @@ func (m masters) move(s *soak, from, to *storetest.RedisServer) {
 	}
 }
 
+// keysOf is how many keys of a slot a master has, for a message; 0 if it does not answer.
+func (m masters) keysOf(s *soak, at *storetest.RedisServer, slot any) int {
+	n, _ := at.Client().Do(s.t.Context(), "cluster", "countkeysinslot", slot).Int()
+	return n
+}
+
 // moveSome moves some keys of a slot, and reports whether more may be there. A key whose move timed out may be on both
 // masters: the one that it leaves has answered for it since.
-func (m masters) moveSome(s *soak, from, to *storetest.RedisServer, slot any, some int) bool {
-	keys, err := from.Client().Do(s.t.Context(), "cluster", "getkeysinslot", slot, some).Slice()
+func (m masters) moveSome(s *soak, from, to *storetest.RedisServer, slot any) bool {
+	keys, err := from.Client().Do(s.t.Context(), "cluster", "getkeysinslot", slot, 3).Slice()
 	if err == nil && len(keys) > 0 {
 		s.count("keys of moving slots", len(keys))
 		_ = from.Client().Do(s.t.Context(), append([]any{"migrate", "127.0.0.1", to.Port(), "", 0, 5000, "replace", "keys"}, keys...)...).Err()
