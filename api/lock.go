@@ -8,8 +8,8 @@ const (
 	MaxLockRetention = 30 * 24 * time.Hour
 )
 
-// LockAcquire is the body of POST /v1/locks/{lock}/acquire. What is left out has its default: a lease of 30 s, no
-// wait, 8 attempts, and a retention of an hour.
+// LockAcquire is the body of POST /v1/locks/{lock}/acquire. The defaults are a lease of 30 s, no wait, 8 attempts, and
+// a retention of an hour.
 type LockAcquire struct {
 	// LeaseMS is how long the lock stays with a holder that does not renew it.
 	LeaseMS *int64 `json:"lease_ms,omitempty" validate:"omitnil,min=1,max=86400000" minimum:"1" maximum:"86400000" default:"30000" example:"30000"`

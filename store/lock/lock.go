@@ -92,7 +92,7 @@ func New(db *redisdb.DB, o Options) *Locker {
 	return l
 }
 
-// or takes what is zero from other options.
+// or fills the fields that are zero from other options.
 func (o Options) or(other Options) Options {
 	o.Lease = max(cmp.Or(o.Lease, other.Lease), time.Millisecond)
 	o.Retention = cmp.Or(o.Retention, other.Retention)
@@ -100,8 +100,8 @@ func (o Options) or(other Options) Options {
 	return o
 }
 
-// With is a Locker of the same locks with other options. What is zero stays as it is with l, and so does the
-// name. All of them share the connection of those who wait.
+// With is a Locker of the same locks with other options. Fields that are zero stay as they are with l, and so does the
+// name. All of them share one connection for waiters.
 func (l *Locker) With(o Options) *Locker {
 	other := *l
 	name := l.o.Name

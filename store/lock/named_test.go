@@ -69,7 +69,7 @@ func TestL2_TheFirstAcquireDecidesTheAttempts(t *testing.T) {
 			t.Errorf("the second attempt: %+v", second)
 		}
 		mustBe(t, true, "fail", second.Lease.Fail)
-		for n, by := range []*lock.Locker{l, other} { // what is over is over, whoever asks
+		for n, by := range []*lock.Locker{l, other} { // used-up attempts stay used up, for both Lockers
 			if a := tryAs(t, by, lock.NewRequest()); a.Status != lock.Exhausted || a.First != (n == 0) {
 				t.Errorf("after two failures: %+v", a)
 			}
