@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -25,6 +26,7 @@ const maxFieldErrors = 9 * MaxDeviceBatch
 // that tags cannot express. It is safe for concurrent use.
 type Validator struct {
 	engine *validator.Validate
+	quick  sync.Map // from reflect.Type to quick
 }
 
 // NewValidator makes a Validator that knows this package's own rules:
@@ -60,12 +62,25 @@ func NewValidator() *Validator {
 // Check returns every field that breaks a rule, by its JSON path; nil for none. The value is a
 // pointer to a struct.
 func (v *Validator) Check(value any) []FieldError {
-	err := v.engine.Struct(value)
-	if err == nil {
+	if v.sound(reflect.ValueOf(value).Elem()) {
 		return nil
 	}
+	return v.failures(value)
+}
+
+// sound reports whether a value certainly keeps all rules.
+func (v *Validator) sound(value reflect.Value) bool {
+	check, ok := v.quick.Load(value.Type())
+	if !ok {
+		check, _ = v.quick.LoadOrStore(value.Type(), quickStruct(value.Type()))
+	}
+	return check.(quick)(value)
+}
+
+// failures runs the validator.
+func (v *Validator) failures(value any) []FieldError {
 	var failed validator.ValidationErrors
-	if !errors.As(err, &failed) {
+	if err := v.engine.Struct(value); !errors.As(err, &failed) {
 		return nil
 	}
 	out := make([]FieldError, 0, min(len(failed), maxFieldErrors))
@@ -107,7 +122,7 @@ func fieldPath(namespace string) string {
 }
 
 // textRules are the rules for strings, by their tag. Each makes its check from the parameter after the =
-// of a tag.
+// of a tag. They hold for the quick check and for the validator.
 var textRules = map[string]func(param string) func(string) bool{
 	"identifier": func(param string) func(string) bool {
 		if param == "object" {
@@ -156,10 +171,13 @@ func validText(s string) bool {
 	return n >= 1 && n <= MaxMessageText
 }
 
-// reporter is told which rules a struct breaks.
-type reporter = validator.StructLevel
+// reporter is told which rules a struct breaks; validator.StructLevel is one.
+type reporter interface {
+	ReportError(value any, field, structField, rule, param string)
+}
 
-// fieldsTogether are the rules between the fields of a struct, by its type.
+// fieldsTogether are the rules between the fields of a struct, by its type. They hold for the quick check
+// and for the validator.
 var fieldsTogether = map[reflect.Type]func(reporter, reflect.Value){
 	reflect.TypeFor[Audience]():            together(audienceRules),
 	reflect.TypeFor[EventRequest]():        together(eventRules),
