@@ -143,7 +143,7 @@ func (s *Server) bounded(next http.HandlerFunc) http.HandlerFunc {
 func (s *Server) timed(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		info := infoOf(r.Context())
-		info.end(info.started.Add(s.o.RequestTimeout))
+		info.deadline = info.started.Add(s.o.RequestTimeout)
 		next(w, r)
 	}
 }

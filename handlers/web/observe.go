@@ -98,9 +98,7 @@ func (s *Server) finish(r *http.Request, info *requestInfo, v any) (abort bool) 
 	s.record(r, info)
 	s.meters.inFlight.Dec()
 	s.admission.shrink(info.body)
-	if info.cancel != nil {
-		info.cancel()
-	}
+	info.close()
 	return abort
 }
 

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"fanfare/api"
@@ -15,7 +16,7 @@ import (
 // requestInfo is the state of a request and its response. It is the request's context, and it contains
 // the response's writer. It is a single value because every request pays for each allocation.
 type requestInfo struct {
-	context.Context // as net/http made it, with the deadline
+	context.Context // as net/http made it
 	answer          answer
 
 	id      string       // X-Request-Id
@@ -32,7 +33,10 @@ type requestInfo struct {
 	body    int64 // bytes that the body takes of the limit
 	left    bool  // the request goes on as a stream without its handler, see leaveRequest
 
-	cancel context.CancelFunc // of the deadline; nil: there is none
+	deadline time.Time // zero: none
+	limit    sync.Once // makes limited
+	limited  context.Context
+	cancel   context.CancelFunc
 }
 
 type infoKey struct{}
@@ -77,17 +81,43 @@ func (i *requestInfo) caller() string {
 // fail keeps the reason of a failure for log and metrics.
 func (i *requestInfo) fail(err error, code api.Code) { i.err, i.code = err, code }
 
-// end sets the deadline, before anything waits for it.
-func (i *requestInfo) end(deadline time.Time) {
-	i.Context, i.cancel = context.WithDeadline(i.Context, deadline)
+// Deadline is the request's deadline, if it has one.
+func (i *requestInfo) Deadline() (time.Time, bool) {
+	if i.deadline.IsZero() {
+		return i.Context.Deadline()
+	}
+	return i.deadline, true // net/http's own context has none
 }
+
+// Done is closed when the caller has gone or the deadline has passed.
+func (i *requestInfo) Done() <-chan struct{} { return i.timed().Done() }
+
+// Err reports whether the caller has gone or the deadline has passed.
+func (i *requestInfo) Err() error { return i.timed().Err() }
 
 // Value finds the info itself, and the values of net/http.
 func (i *requestInfo) Value(key any) any {
 	if key == (infoKey{}) {
 		return i
 	}
-	return i.Context.Value(key)
+	return i.timed().Value(key)
+}
+
+// timed is the context with the deadline. Its timer is made on first use, because many requests are
+// answered without having to wait.
+func (i *requestInfo) timed() context.Context {
+	if i.deadline.IsZero() {
+		return i.Context
+	}
+	i.limit.Do(func() { i.limited, i.cancel = context.WithDeadline(i.Context, i.deadline) })
+	return i.limited
+}
+
+// close frees the timer. For a goroutine that still holds the context, the context ends, as net/http's
+// own context does at this time.
+func (i *requestInfo) close() {
+	i.limit.Do(func() { i.limited, i.cancel = i.Context, func() {} })
+	i.cancel()
 }
 
 // newRequestID makes an id of 130 random bits in the form of crypto/rand.Text. It uses a faster

@@ -37,12 +37,11 @@ func TestRequestContext(t *testing.T) {
 		t.Parallel()
 		info, leave := mustBegin(t)
 		defer leave()
-		soon := time.Now().Add(20 * time.Millisecond)
-		info.end(soon)
+		info.deadline = time.Now().Add(20 * time.Millisecond)
 		child, cancel := context.WithTimeout(context.WithValue(info, connectionKey{}, 1), time.Hour)
 		defer cancel()
-		if until, ok := child.Deadline(); !ok || !until.Equal(soon) {
-			t.Errorf("the deadline is %v, want %v", until, soon)
+		if until, ok := child.Deadline(); !ok || !until.Equal(info.deadline) {
+			t.Errorf("the deadline is %v, want %v", until, info.deadline)
 		}
 		if err := ended(child, t); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(context.Cause(child), context.DeadlineExceeded) {
 			t.Errorf("%v, because of %v", err, context.Cause(child))
@@ -55,9 +54,7 @@ func TestRequestContext(t *testing.T) {
 		t.Parallel()
 		for _, until := range []time.Time{{}, time.Now().Add(time.Hour)} {
 			info, leave := mustBegin(t)
-			if !until.IsZero() {
-				info.end(until)
-			}
+			info.deadline = until
 			child, cancel := context.WithCancel(info)
 			defer cancel()
 			if err := errors.Join(info.Err(), child.Err()); err != nil {
@@ -66,6 +63,30 @@ func TestRequestContext(t *testing.T) {
 			leave()
 			if err := ended(child, t); !errors.Is(err, context.Canceled) || !errors.Is(info.Err(), context.Canceled) {
 				t.Errorf("%v, %v", err, info.Err())
+			}
+		}
+	})
+	t.Run("nobody who comes late waits for ever", func(t *testing.T) {
+		t.Parallel()
+		for _, early := range []bool{true, false} {
+			info, leave := mustBegin(t)
+			info.deadline = time.Now().Add(time.Hour)
+			if early {
+				info.Done()
+			}
+			late := make(chan error)
+			for range 4 {
+				go func() {
+					<-info.Done()
+					late <- info.Err()
+				}()
+			}
+			info.close()
+			leave() // as net/http does
+			for range 4 {
+				if err := <-late; !errors.Is(err, context.Canceled) {
+					t.Errorf("%v", err)
+				}
 			}
 		}
 	})
