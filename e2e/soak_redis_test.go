@@ -128,8 +128,15 @@ func (m masters) restart(s *soak, master *storetest.RedisServer) {
 	configure(s, master, "min-replicas-to-write", "1")
 }
 
+// Keys move in steps, with pauses: at most 60 keys a second.
+const (
+	moveStep  = 3
+	movePause = 50 * time.Millisecond
+)
+
 // move moves the slot of a random key from one master to another, a few keys at a time and with pauses, so that
-// the slot is used while its keys are on both. Whatever fails because of another fault is tried again.
+// the slot is used while its keys are on both. Whatever fails because of another fault is tried again, for two
+// minutes beside the time that the steps and pauses take.
 func (m masters) move(s *soak, from, to *storetest.RedisServer) {
 	m.moving.Lock()
 	defer m.moving.Unlock()
@@ -145,7 +152,8 @@ func (m masters) move(s *soak, from, to *storetest.RedisServer) {
 	ask(s, to, "cluster", "setslot", slot, "importing", fromID)
 	ask(s, from, "cluster", "setslot", slot, "migrating", toID)
 	held := m.keysOf(s, from, slot)
-	for deadline := time.Now().Add(2 * time.Minute); m.moveSome(s, from, to, slot); <-time.After(50 * time.Millisecond) {
+	inSteps := time.Duration(held/moveStep+1) * movePause
+	for deadline := time.Now().Add(2*time.Minute + inSteps); m.moveSome(s, from, to, slot); <-time.After(movePause) {
 		if time.Now().After(deadline) {
 			s.failf("slot %v does not move from %s to %s: %d of its %d keys are left", slot, from.Addr(), to.Addr(), m.keysOf(s, from, slot), held)
 			return
@@ -165,7 +173,7 @@ func (m masters) keysOf(s *soak, at *storetest.RedisServer, slot any) int {
 // moveSome moves some keys of a slot, and reports whether more may be there. A key whose move timed out may be on both
 // masters: the one that it leaves has answered for it since.
 func (m masters) moveSome(s *soak, from, to *storetest.RedisServer, slot any) bool {
-	keys, err := from.Client().Do(s.t.Context(), "cluster", "getkeysinslot", slot, 3).Slice()
+	keys, err := from.Client().Do(s.t.Context(), "cluster", "getkeysinslot", slot, moveStep).Slice()
 	if err == nil && len(keys) > 0 {
 		s.count("keys of moving slots", len(keys))
 		_ = from.Client().Do(s.t.Context(), append([]any{"migrate", "127.0.0.1", to.Port(), "", 0, 5000, "replace", "keys"}, keys...)...).Err()
