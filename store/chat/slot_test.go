@@ -11,58 +11,6 @@ import (
 	"fanfare/store/storetest"
 )
 
-// mover moves the slot of a chat to another master, some keys at a time.
-type mover struct {
-	t        *testing.T
-	cluster  *storetest.RedisCluster
-	from, to *storetest.RedisServer
-	slot     any
-	toID     any
-}
-
-// mustBeginMove begins to move the slot of a key.
-func mustBeginMove(t *testing.T, cluster *storetest.RedisCluster, key string) *mover {
-	t.Helper()
-	m := &mover{t: t, cluster: cluster, from: cluster.MasterOf(t, key), to: cluster.Nodes[0]}
-	if m.to == m.from {
-		m.to = cluster.Nodes[1]
-	}
-	m.slot, m.toID = m.do(m.from, "cluster", "keyslot", key), m.do(m.to, "cluster", "myid")
-	m.do(m.to, "cluster", "setslot", m.slot, "importing", m.do(m.from, "cluster", "myid"))
-	m.do(m.from, "cluster", "setslot", m.slot, "migrating", m.toID)
-	return m
-}
-
-func (m *mover) do(node *storetest.RedisServer, args ...any) any {
-	m.t.Helper()
-	got, err := node.Client().Do(m.t.Context(), args...).Result()
-	storetest.Must(m.t, err)
-	return got
-}
-
-func (m *mover) move(keys ...string) {
-	m.t.Helper()
-	for _, key := range keys {
-		m.do(m.from, "migrate", "127.0.0.1", m.to.Port(), key, 0, 5000)
-	}
-}
-
-// rest lists the keys that have not moved.
-func (m *mover) rest() (keys []string) {
-	for _, key := range m.do(m.from, "cluster", "getkeysinslot", m.slot, 1000).([]any) {
-		keys = append(keys, key.(string))
-	}
-	return keys
-}
-
-func (m *mover) finish() {
-	m.t.Helper()
-	m.move(m.rest()...)
-	for _, node := range append([]*storetest.RedisServer{m.to, m.from}, m.cluster.Nodes...) {
-		m.do(node, "cluster", "setslot", m.slot, "node", m.toID)
-	}
-}
-
 // C8, C13: while the keys of a chat move to another master, in whatever order, calls are refused
 // with 503, and nothing is hidden, half done or lost.
 func TestC8_ASlotThatMovesHidesNothing(t *testing.T) {
@@ -78,13 +26,13 @@ func TestC8_ASlotThatMovesHidesNothing(t *testing.T) {
 		w.mustAck(chat, "bob", 1)
 		w.mustPush(chat, "bob", "own")
 		whole := w.mustCalls(chat)
-		m := mustBeginMove(t, cluster, metaKey(w.id(chat)))
+		m := storetest.BeginMove(t, cluster, metaKey(w.id(chat)))
 		// The kind of key in question moves last, after meta and due: that is the order in which
 		// a script would find the chat without it.
-		early := slices.DeleteFunc(m.rest(), func(key string) bool { return kindOfKey(key) == last })
-		m.move(early...)
+		early := slices.DeleteFunc(m.Rest(), func(key string) bool { return kindOfKey(key) == last })
+		m.Move(early...)
 		w.mustBeRefused(chat)
-		m.finish()
+		m.Finish()
 		storetest.Eventually(t, testPatience, "the chat to be there", func() bool { _, err := w.read(chat, "cat", MessagesQuery{}); return err == nil })
 		if after := w.mustCalls(chat); after != whole {
 			t.Errorf("%s moved last: the chat was %s, and is %s", last, whole, after)

@@ -11,7 +11,9 @@ if text == 'D:' .. hold then return outcome == 'done' and 1 or 0 end
 local r = read_record(text)
 if not r or r.fence ~= hold and r.owner ~= hold then return 0 end
 if r.state ~= 'R' then return r.owner == outcome and 1 or 0 end
-redis.call('DEL', key) -- the first write: no full Redis refuses it, nor the write after it
+-- The first write, so that a full Redis refuses none. Not a DEL: while the slot moves, a key that a script has
+-- deleted can't be written again.
+redis.call('PEXPIRE', key, int(retention))
 if outcome == 'done' then
   redis.call('SET', key, 'D:' .. r.fence, 'PX', int(retention))
 else

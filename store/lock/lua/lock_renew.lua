@@ -7,6 +7,8 @@ local key, fence, lease, retention = KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumb
 local r = read_record(redis.call('GET', key))
 if not r or r.state ~= 'R' or r.fence ~= fence then return 0 end
 r.till = math.floor(now_us() / 1000) + lease
-redis.call('DEL', key) -- the first write: no full Redis refuses it, nor the write after it
+-- The first write, so that a full Redis refuses none. Not a DEL: while the slot moves, a key that a script has
+-- deleted can't be written again.
+redis.call('PEXPIRE', key, int(lease + retention))
 redis.call('SET', key, text_of(r), 'PX', int(lease + retention))
 return 1

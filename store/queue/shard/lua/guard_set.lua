@@ -10,7 +10,8 @@ local have = redis.call('GET', key) or ''
 if have ~= read and have ~= new then
   return have
 end
--- This comes first, because a full Redis refuses no write that follows another one in a script.
-redis.call('DEL', key)
+-- This comes first, because a full Redis refuses no write that follows another one in a script. It must not be a
+-- DEL: while the slot moves, a script can't write a key again that it has deleted.
+redis.call('PEXPIRE', key, lifetime)
 redis.call('SET', key, new, 'PX', lifetime)
 return new
