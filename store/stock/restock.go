@@ -77,7 +77,7 @@ func (e *editor) tryRestock(ctx context.Context, first *partition, a AddStock, o
 	}
 	r := a.Request
 	cmd := e.scripts.restock.Cmd(ctx, first.core(first.totals, first.once(name), first.out, first.restocks), e.o.RunID,
-		lifetime.Milliseconds(), matchText(a.Match), hex.EncodeToString(a.Once.Body[:]), a.Call,
+		lifetime.Milliseconds(), redisdb.MatchText(a.Match), hex.EncodeToString(a.Once.Body[:]), a.Call,
 		sweptAtOnce, ChangesChannel(first.sale), r.SKU, *r.Delta, int64(api.MaxStock), others.held, others.sold)
 	if err := e.write(ctx, cmd); err != nil {
 		return changeAnswer{}, err

@@ -2,7 +2,6 @@ package stock
 
 import (
 	"context"
-	"strconv"
 
 	"github.com/redis/go-redis/v9"
 
@@ -35,29 +34,6 @@ type Item struct {
 
 // Match is the condition of a change.
 type Match = api.Match
-
-// matchText writes a condition for lua/part_match.lua.
-func matchText(m Match) string {
-	switch {
-	case m.Absent:
-		return "absent"
-	case m.Version == api.AnyVersion:
-		return "*"
-	case m.Version != 0:
-		return listed(append([]int64{m.Version}, m.Others...))
-	case len(m.Except) > 0:
-		return "!" + listed(m.Except)
-	}
-	return ""
-}
-
-func listed(versions []int64) string {
-	b := []byte{','}
-	for _, v := range versions {
-		b = append(strconv.AppendInt(b, v, 10), ',')
-	}
-	return string(b)
-}
 
 // PutSale makes or changes a sale. Its request has been validated.
 type PutSale struct {
@@ -201,7 +177,7 @@ func (e *editor) tryPut(ctx context.Context, first *partition, p PutSale, s Sett
 	if p.New {
 		mayMake = 1
 	}
-	args := []any{e.o.RunID, requestLifetime.Milliseconds(), matchText(p.Match), mayMake, sweptAtOnce, ChangesChannel(p.Sale)}
+	args := []any{e.o.RunID, requestLifetime.Milliseconds(), redisdb.MatchText(p.Match), mayMake, sweptAtOnce, ChangesChannel(p.Sale)}
 	keys := first.core(first.totals, first.once(request), first.out)
 	cmd := e.scripts.put.Cmd(ctx, keys, append(args, settingsArgs(s)...)...)
 	if err := e.write(ctx, cmd); err != nil {

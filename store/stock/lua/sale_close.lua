@@ -11,7 +11,7 @@
 --          {13 more holds are due: call again}
 -- @include lua/part_sale.lua
 -- @include lua/part_due.lua
--- @include lua/part_match.lua
+-- @include lua/match.lua
 local ORDERS = KEYS[5]
 local run, deletion, is_first, condition, used, bound = ARGV[1], ARGV[2], ARGV[3] == '1', ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
 

@@ -17,7 +17,7 @@
 -- @include lua/part_due.lua
 -- @include lua/part_state.lua
 -- @include lua/part_settings.lua
--- @include lua/part_match.lua
+-- @include lua/match.lua
 local TOTALS, REQUEST, OUT = KEYS[5], KEYS[6], KEYS[7]
 local run, ttl, condition, new, bound, channel = ARGV[1], ARGV[2], ARGV[3], ARGV[4] == '1', tonumber(ARGV[5]), ARGV[6]
 local at, first, step = 7, 14, 2

@@ -15,7 +15,7 @@
 -- @include lua/part_sale.lua
 -- @include lua/part_due.lua
 -- @include lua/part_state.lua
--- @include lua/part_match.lua
+-- @include lua/match.lua
 local TOTALS, ONCE, OUT, RESTOCKS = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
 local run, ttl, condition, digest, request, bound, channel = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6]), ARGV[7]
 local sku, delta, largest = ARGV[8], tonumber(ARGV[9]), tonumber(ARGV[10])

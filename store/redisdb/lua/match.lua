@@ -1,9 +1,9 @@
--- Conditions of a change (If-Match, If-None-Match).
+-- Conditions of a change (If-Match, If-None-Match), as api.Match writes them.
 -- KEYS: none
 -- ARGV: none
 -- RETURNS: nothing; it only defines a function
 
--- matches reports whether a sale of this version (false: there is none) is one that the
+-- matches reports whether what is there, of this version (false: there is nothing), is what the
 -- condition asks for: '' any or none, '*' any, 'absent' none, ',3,7,' one of these
 -- versions, '!,3,7,' none of these.
 local function matches(condition, version)
