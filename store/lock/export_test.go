@@ -31,12 +31,4 @@ func HeldNow(ctx context.Context, l *Locker, id string) bool {
 func NameOf(l *Locker) string { return l.o.Name }
 
 // Waiters counts who waits for a lock with a live subscription.
-func Waiters(l *Locker, id string) int {
-	l.handOvers.mu.Lock()
-	defer l.handOvers.mu.Unlock()
-	t := l.handOvers.topics[l.channel(id)]
-	if t == nil || !t.live {
-		return 0
-	}
-	return len(t.waiters)
-}
+func Waiters(l *Locker, id string) int { return l.handOvers.Waiting(l.channel(id)) }

@@ -13,6 +13,7 @@ import (
 
 	"fanfare/api"
 	"fanfare/store/redisdb"
+	"fanfare/store/wake"
 )
 
 // Options configure a Locker. Every field may stay zero.
@@ -79,7 +80,7 @@ type Locker struct {
 	o                   Options
 	acquire, renew, end *redisdb.Script
 	look                *redisdb.Script
-	handOvers           *subscription
+	handOvers           *wake.Line
 }
 
 // New makes a Locker. It starts nothing and does not connect.
@@ -88,7 +89,7 @@ func New(db *redisdb.DB, o Options) *Locker {
 	o = o.or(Options{Lease: defaultLease, Retention: defaultRetention, MaxAttempts: defaultMaxAttempts})
 	get := func(name string) *redisdb.Script { return redisdb.MustScript(Lua, "lua/"+name+".lua") }
 	l := &Locker{db: db, o: o, acquire: get("lock_acquire"), renew: get("lock_renew"), end: get("lock_end"), look: get("lock_look")}
-	l.handOvers = &subscription{open: func(ctx context.Context) *redis.PubSub { return db.Blocking().Subscribe(ctx) }}
+	l.handOvers = wake.NewLine(func(ctx context.Context) *redis.PubSub { return db.Blocking().Subscribe(ctx) })
 	return l
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"fanfare/store/redisdb"
+	"fanfare/store/wake"
 )
 
 // Acquire waits until the lock is acquired, done or exhausted, or until ctx ends. A waiter first
@@ -22,13 +23,13 @@ func (l *Locker) Acquire(ctx context.Context, id string) (Answer, error) {
 
 // wait tries again and again for a contender that was answered Held.
 func (l *Locker) wait(ctx context.Context, id string, a Answer, try func() (Answer, error)) (Answer, error) {
-	wake, err := l.handOvers.join(ctx, l.channel(id))
-	defer l.handOvers.leave(ctx, l.channel(id), wake)
+	told, err := l.handOvers.Join(ctx, l.channel(id))
+	defer l.handOvers.Leave(ctx, l.channel(id), told)
 	if err != nil {
 		return a, fmt.Errorf("wait for lock %s: %w", id, l.db.Err(err, redisdb.Read))
 	}
 	for a.Status == Held {
-		if err := await(ctx, wake, a.Left+time.Millisecond); err != nil {
+		if err := wake.Await(ctx, told, a.Left+time.Millisecond); err != nil {
 			return a, fmt.Errorf("wait for lock %s: %w", id, err)
 		}
 		if a, err = try(); err != nil {
@@ -36,18 +37,4 @@ func (l *Locker) wait(ctx context.Context, id string, a Answer, try func() (Answ
 		}
 	}
 	return a, nil
-}
-
-// await returns at a wake-up or after limit; ctx ends it with an error.
-func await(ctx context.Context, wake <-chan struct{}, limit time.Duration) error {
-	over := time.NewTimer(limit)
-	defer over.Stop()
-	select {
-	case <-wake:
-		return nil
-	case <-over.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
