@@ -41,6 +41,7 @@ const (
 	CodeLockDone          Code = "lock_done"
 	CodeLockExhausted     Code = "lock_exhausted"
 	CodeLockLost          Code = "lock_lost"
+	CodeTooManyNames      Code = "too_many_names"
 	CodeEnded             Code = "ended"
 	CodeVersionMismatch   Code = "version_mismatch"
 	CodePayloadTooLarge   Code = "payload_too_large"
@@ -93,10 +94,10 @@ var errorTable = map[Code]Meaning{
 		"The body did not arrive in time. Nothing happened"},
 	CodeConflict: {http.StatusConflict, "Conflict", false,
 		"There is something of this id with other content, or the job of a dead letter was queued again already"},
-	CodeBounds: {http.StatusConflict, "Outside the bounds of what is held and sold", false,
-		"The change would take away a sku, a partition, or units that are held or sold"},
-	CodeNotStarted: {http.StatusConflict, "The sale has not started", true,
-		"The sale starts in `retry_after_ms`"},
+	CodeBounds: {http.StatusConflict, "Outside the bounds", false,
+		"The change would take away a sku, a partition, or units that are held or sold; or the counter would leave its bounds, and `value` is its present number"},
+	CodeNotStarted: {http.StatusConflict, "Not started", true,
+		"The sale or the counter starts in `retry_after_ms`"},
 	CodeSoldOut: {http.StatusConflict, "Sold out", true,
 		"Fewer units are available than the request asks for; `available` has their number. Held units may come back"},
 	CodeLimitReached: {http.StatusConflict, "The user's limit is reached", false,
@@ -121,8 +122,8 @@ var errorTable = map[Code]Meaning{
 		"As many attempts failed as there may be. `first` is true for one caller at most, who should see to it; a repeat under the same Idempotency-Key is told again"},
 	CodeLockLost: {http.StatusConflict, "The lock is lost", false,
 		"Another has acquired the lock since, or the hold has ended. Nothing was changed"},
-	CodeEnded: {http.StatusGone, "The sale has ended", false,
-		"The sale has ended"},
+	CodeEnded: {http.StatusGone, "Ended", false,
+		"The sale or the counter has ended"},
 	CodeVersionMismatch: {http.StatusPreconditionFailed, "The version has changed", false,
 		"The condition in `If-Match` or `If-None-Match` does not hold. The answer has the present content, its `version` and its ETag"},
 	CodePayloadTooLarge: {http.StatusRequestEntityTooLarge, "The body is too large", false,
@@ -145,6 +146,8 @@ var errorTable = map[Code]Meaning{
 		"The same Idempotency-Key came with another body before"},
 	CodeRateLimited: {http.StatusTooManyRequests, "Too many requests", true,
 		"The API key, the user or the address has too many requests or streams, or has sent too many wrong keys. Wait for `Retry-After`"},
+	CodeTooManyNames: {http.StatusTooManyRequests, "Too many names", true,
+		"There are as many values, or counters, as there may be: some 1,000,000. Those that expire or are deleted make room"},
 	CodeInternal: {http.StatusInternalServerError, "Internal error", true,
 		"A fault of the server; its log has it under the `request_id`. A change may have happened"},
 	CodeUnavailable: {http.StatusServiceUnavailable, "A dependency is out of reach; nothing happened", true,

@@ -190,6 +190,8 @@ var fieldsTogether = map[reflect.Type]func(reporter, reflect.Value){
 	reflect.TypeFor[DeviceBatchRequest]():  together(deviceBatchRules),
 	reflect.TypeFor[ContactBatchRequest](): together(contactBatchRules),
 	reflect.TypeFor[DeadLettersRequest]():  together(deadLettersRules),
+	reflect.TypeFor[ValueRequest]():        together(valueRules),
+	reflect.TypeFor[CounterRequest]():      together(counterRules),
 }
 
 // together makes rules for structs of a type from rules for a pointer to one. Check gets its value by

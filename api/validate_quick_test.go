@@ -14,7 +14,7 @@ func requests() []any {
 	return []any{
 		&EventRequest{}, &EventBatchRequest{}, &EventTypeRequest{}, &DeviceRequest{}, &ReservationRequest{}, &StockRequest{}, &SaleRequest{},
 		&ChatRequest{}, &ChatMessageRequest{}, &AckRequest{}, &ContactRequest{}, &UploadRequest{}, &JoinRequest{}, &VisibilityRequest{}, &MuteRequest{},
-		&DeviceBatchRequest{}, &ContactBatchRequest{},
+		&DeviceBatchRequest{}, &ContactBatchRequest{}, &ValueRequest{}, &CounterRequest{}, &CounterAdd{}, &LockAcquire{}, &LockHolder{},
 	}
 }
 

@@ -176,6 +176,9 @@ func asError(v outcome, m Mode, cause error) error {
 // retryAfterFull is how long a caller should wait while memory is nearly full.
 const retryAfterFull = 5 * time.Second
 
+// NoMemory is the error of a call that a Redis without free memory has refused.
+func NoMemory() error { return overloaded() }
+
 func overloaded() *api.Error {
 	e := api.Errorf(api.CodeOverloaded, "Redis' memory is nearly full")
 	e.RetryAfter = retryAfterFull
