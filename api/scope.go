@@ -13,7 +13,10 @@ const (
 	ScopeSales    Scope = "sales"
 	ScopeSalesBuy Scope = "sales:buy"
 	ScopeLocks    Scope = "locks"
-	ScopeTokens   Scope = "tokens"
+	ScopeValues   Scope = "values"
+	// ScopeValuesRead reads values and counters. ScopeValues covers it.
+	ScopeValuesRead Scope = "values:read"
+	ScopeTokens     Scope = "tokens"
 	// ScopeUsersErase erases users. Of the other scopes only ScopeAdmin covers it.
 	ScopeUsersErase Scope = "users:erase"
 	// ScopeOpsRead reads what operators look at, and changes nothing.
@@ -23,9 +26,10 @@ const (
 )
 
 // Scopes lists every scope in the order in which documents show them.
-var Scopes = []Scope{ScopePush, ScopePushAll, ScopeContacts, ScopeChat, ScopeSales, ScopeSalesBuy, ScopeLocks, ScopeTokens, ScopeUsersErase, ScopeOpsRead, ScopeOps, ScopeAdmin}
+var Scopes = []Scope{ScopePush, ScopePushAll, ScopeContacts, ScopeChat, ScopeSales, ScopeSalesBuy, ScopeLocks, ScopeValues, ScopeValuesRead, ScopeTokens, ScopeUsersErase, ScopeOpsRead, ScopeOps, ScopeAdmin}
 
 // Covers reports whether a key with scope s may make calls that need other.
 func (s Scope) Covers(other Scope) bool {
-	return s == ScopeAdmin || s == other || (s == ScopeSales && other == ScopeSalesBuy) || (s == ScopeOps && other == ScopeOpsRead)
+	return s == ScopeAdmin || s == other || (s == ScopeSales && other == ScopeSalesBuy) || (s == ScopeOps && other == ScopeOpsRead) ||
+		(s == ScopeValues && other == ScopeValuesRead)
 }

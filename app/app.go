@@ -36,6 +36,7 @@ import (
 	"fanfare/store/series"
 	"fanfare/store/servers"
 	"fanfare/store/usertokens"
+	"fanfare/store/values"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -65,6 +66,8 @@ type app struct {
 	servers  *servers.Store
 	series   *series.Store
 	locks    *lock.Locker
+	values   *values.Values
+	counters *values.Counters
 	letters  *deadletters.Store
 	contacts *contacts.Store
 	sales    *sales.Store
@@ -186,6 +189,7 @@ func (a *app) openNouns() error {
 	a.servers = servers.New(a.redis, servers.Options{Logger: a.log})
 	a.series = series.New(a.redis, series.Options{Totals: a.metrics.Totals, Depths: a.depths, Logger: a.log})
 	a.locks = lock.New(a.redis, lock.Options{Name: "locks"})
+	a.values, a.counters = values.NewValues(a.redis), values.NewCounters(a.redis)
 	a.letters = deadletters.New(deadletters.Options{Queues: a.queues(), Jobs: a.jobQueue, Logger: a.log})
 	a.contacts = contacts.New(a.contactsRedis, a.record, a.jobQueue, contacts.Options{
 		Max: a.config.ContactsMax, Min: a.config.ContactsMin, Logger: a.log,
@@ -282,7 +286,7 @@ func (a *app) handlers() (public, private http.Handler) {
 		hidden = "/metrics"
 	}
 	whole := handlers.New(handlers.Options{
-		Events: a.events, Devices: a.devices, Record: a.record, Keys: a.keys, Tokens: a.tokens, Erase: a.erasure.Erase, UserConfirm: bool(a.config.UserConfirm), Contacts: a.contacts, Sales: a.sales, Servers: a.servers, Series: a.series, Locks: a.locks, DeadLetters: a.letters, Apps: a.listApps, Pauses: a.apps,
+		Events: a.events, Devices: a.devices, Record: a.record, Keys: a.keys, Tokens: a.tokens, Erase: a.erasure.Erase, UserConfirm: bool(a.config.UserConfirm), Contacts: a.contacts, Sales: a.sales, Servers: a.servers, Series: a.series, Locks: a.locks, Values: a.values, Counters: a.counters, DeadLetters: a.letters, Apps: a.listApps, Pauses: a.apps,
 		Queues: a.queues(), TakesDevice: a.sender.Takes, PushOrigins: a.config.pushOrigins(), PublicKey: a.webPushKey, Ready: a.readyFor, DeliveredPerSecond: a.metrics.DeliveredPerSecond,
 		Chats: a.chats, Live: a.streams, Pusher: a.pusher,
 		About: a.about(), Console: a.console, Document: openapi.Document(), Docs: openapi.UI(web.NotFound),

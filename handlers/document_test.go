@@ -131,6 +131,10 @@ func TestAnswersMatchTheDocument(t *testing.T) {
 	hold := `{"token":"` + w.acquire(t, "").Token + `"}`
 	other := `{"token":"` + w.post("/v1/locks/y/acquire", "").hold(t).Token + `"}`
 	for _, c := range []call{
+		put(valueX, `{"value":[1]}`), put(valueX, `{"value":{"a":1}}`).with("If-None-Match: *"), put(valueX, `{"value":"text"}`), get(valueX), get(valueX + "?wait_ms=5"),
+		get("/v1/values/none"), {method: "DELETE", path: valueX, headers: []string{`If-Match: "1"`}}, {method: "DELETE", path: valueX},
+		put(counterX, `{"value":1,"max":1}`), put(counterX, `{"value":1,"max":1}`), post(counterX+"/add", `{"delta":1}`), post(counterX+"/add", `{"delta":-1}`), get(counterX), get("/v1/counters/none"),
+		put(counterX, `{"value":1,"ends_at":"2001-01-01T00:00:00Z"}`), post(counterX+"/add", `{"delta":1}`), put(counterX, `{"value":1,"starts_at":"2101-01-01T00:00:00Z"}`), post(counterX+"/add", `{"delta":1}`),
 		post("/v1/locks/y/done", other), post("/v1/locks/y/acquire", ""), get("/v1/locks/y"),
 		post(lockX+"/acquire", ""), post(lockX+"/acquire", `{"max_attempts":9}`), post(lockX+"/renew", hold), get(lockX), post(lockX+"/fail", hold), post(lockX+"/release", hold),
 		post(lockX+"/done", hold), get(lockX), get("/v1/events/" + id), post("/v1/events/"+id+"/cancel", ""), get("/v1/events/unknown"), post("/v1/events/unknown/cancel", ""), get("/v1/events"), get("/v1/events?state=gone"), get("/v1/event-types/unknown"),

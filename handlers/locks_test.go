@@ -357,6 +357,18 @@ func TestBadLocks(t *testing.T) {
 	run(t, w, bads)
 }
 
+// mustRevokeOthers revokes every key that may not do everything.
+func (w *world) mustRevokeOthers() {
+	w.t.Helper()
+	keys, err := w.keys.List(w.t.Context())
+	storetest.Must(w.t, err)
+	for _, k := range keys {
+		if !k.Allows(api.ScopeAdmin) {
+			storetest.Must(w.t, w.keys.Revoke(w.t.Context(), k.ID))
+		}
+	}
+}
+
 // A key that is revoked while its caller waits gets no lock.
 func TestLocksAndARevokedKey(t *testing.T) {
 	t.Parallel()
@@ -373,13 +385,7 @@ func TestLocksAndARevokedKey(t *testing.T) {
 		got <- a
 	}()
 	w.awaitStreams(t, 1)
-	keys, err := w.keys.List(t.Context())
-	storetest.Must(t, err)
-	for _, k := range keys {
-		if !k.Allows(api.ScopeAdmin) {
-			storetest.Must(t, w.keys.Revoke(t.Context(), k.ID))
-		}
-	}
+	w.mustRevokeOthers()
 	w.post(lockX+"/release", `{"token":"`+h.Token+`"}`, as(boss)).wants(t, 200, `{"state":"free","fence":"*"}`)
 	if a := <-got; a.status != 401 {
 		t.Errorf("%d %s", a.status, a.body)

@@ -118,6 +118,14 @@ func (s *server) routes() []web.Route {
 		route("POST", "/v1/locks/{lock}/release", api.ScopeLocks, web.Handle(s.releaseLock)),
 		route("GET", "/v1/locks/{lock}", api.ScopeLocks, web.Handle(s.getLock)),
 
+		route("PUT", "/v1/values/{value}", api.ScopeValues, web.Handle(s.putValue)),
+		route("GET", "/v1/values/{value}", api.ScopeValuesRead, web.Handle(s.getValue).LongPoll("wait_ms")),
+		route("DELETE", "/v1/values/{value}", api.ScopeValues, web.Handle(s.deleteValue)),
+		route("PUT", "/v1/counters/{counter}", api.ScopeValues, web.Handle(s.putCounter)),
+		route("GET", "/v1/counters/{counter}", api.ScopeValuesRead, web.Handle(s.getCounter)),
+		route("DELETE", "/v1/counters/{counter}", api.ScopeValues, web.Handle(s.deleteCounter)),
+		route("POST", "/v1/counters/{counter}/add", api.ScopeValues, web.Handle(s.addToCounter)),
+
 		route("GET", "/v1/sales", api.ScopeSales, web.Handle(s.listSales)),
 		route("PUT", "/v1/sales/{sale}", api.ScopeSales, web.Handle(s.putSale)),
 		route("GET", "/v1/sales/{sale}", api.ScopeSalesBuy, web.Handle(s.getSale)).For(api.UserScopeBuy),

@@ -47,7 +47,7 @@ var mayCall = map[string]string{
 	"POST /v1/keys":        "admin",
 	"DELETE /v1/keys/{id}": "admin",
 
-	"GET /v1/operations/{id}": "push push:all contacts chat sales sales:buy locks tokens users:erase ops:read ops admin", // see TestE1_WhoSeesAnOperation
+	"GET /v1/operations/{id}": "push push:all contacts chat sales sales:buy locks values values:read tokens users:erase ops:read ops admin", // see TestE1_WhoSeesAnOperation
 
 	"GET /v1/event-types":                        "push admin",
 	"PUT /v1/event-types/{type}":                 "push admin",
@@ -111,6 +111,13 @@ var mayCall = map[string]string{
 	"POST /v1/locks/{lock}/fail":                      "locks admin",
 	"POST /v1/locks/{lock}/release":                   "locks admin",
 	"GET /v1/locks/{lock}":                            "locks admin",
+	"PUT /v1/values/{value}":                          "values admin",
+	"GET /v1/values/{value}":                          "values values:read admin",
+	"DELETE /v1/values/{value}":                       "values admin",
+	"PUT /v1/counters/{counter}":                      "values admin",
+	"GET /v1/counters/{counter}":                      "values values:read admin",
+	"DELETE /v1/counters/{counter}":                   "values admin",
+	"POST /v1/counters/{counter}/add":                 "values admin",
 	"GET /v1/sales":                                   "sales admin",
 	"PUT /v1/sales/{sale}":                            "sales admin",
 	"DELETE /v1/sales/{sale}":                         "sales admin",
@@ -133,7 +140,7 @@ func TestScopes(t *testing.T) {
 	w := setup(t)
 	w.workChats()
 	bearers := map[string]string{}
-	for _, scope := range []string{"push", "push:all", "contacts", "chat", "sales", "sales:buy", "locks", "tokens", "users:erase", "ops:read", "ops", "admin"} {
+	for _, scope := range []string{"push", "push:all", "contacts", "chat", "sales", "sales:buy", "locks", "values", "values:read", "tokens", "users:erase", "ops:read", "ops", "admin"} {
 		bearers[scope] = "Authorization: Bearer " + w.mustKey(api.Scope(scope))
 	}
 	if len(bearers) != len(api.Scopes) {

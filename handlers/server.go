@@ -21,6 +21,7 @@ import (
 	"fanfare/store/series"
 	"fanfare/store/servers"
 	"fanfare/store/usertokens"
+	"fanfare/store/values"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -58,6 +59,9 @@ type Options struct {
 	Sales *sales.Store
 	// Locks are the locks of callers.
 	Locks *lock.Locker
+	// Values and Counters are the values and the counters of callers.
+	Values   *values.Values
+	Counters *values.Counters
 	// DeadLetters retries and deletes many dead letters.
 	DeadLetters *deadletters.Store
 	// Queues are those behind stats and dead letters, in the order in which they are listed.

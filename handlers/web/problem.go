@@ -36,7 +36,7 @@ func fail(w http.ResponseWriter, r *http.Request, err error) {
 	if wait > 0 {
 		w.Header().Set("Retry-After", strconv.FormatInt(int64(math.Ceil(wait.Seconds())), 10))
 	}
-	if version, ok := e.Facts["version"].(int64); ok && e.Code == api.CodeVersionMismatch {
+	if version, ok := e.Facts["version"].(int64); ok && version != 0 && e.Code == api.CodeVersionMismatch {
 		w.Header().Set("ETag", etag(version)) // lets the caller try again at once
 	}
 	body, err := appendProblem(make([]byte, 0, 512), &api.Problem{

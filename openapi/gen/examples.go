@@ -69,6 +69,12 @@ func example(operationID string) any {
 			"items":     []any{map[string]any{"sku": "sneaker:42", "stock": 100}},
 			"starts_at": "2026-01-01T00:00:00.000Z", "ends_at": "2126-01-01T00:00:00.000Z", "per_user_limit": 2,
 		}
+	case "putValue":
+		return map[string]any{"value": map[string]any{"theme": "dark"}, "ttl_seconds": 86400}
+	case "putCounter":
+		return map[string]any{"value": 0, "min": 0, "max": 100}
+	case "addToCounter":
+		return map[string]any{"delta": 1}
 	case "acquireLock":
 		return map[string]any{"lease_ms": 30000, "wait_ms": 1000, "max_attempts": 8}
 	case "renewLock", "finishLock", "failLock", "releaseLock":
@@ -115,6 +121,10 @@ func parameterExample(name string) any {
 		return "spring"
 	case "lock":
 		return "report:2026-01"
+	case "value":
+		return "settings:web"
+	case "counter":
+		return "downloads:2026-01"
 	case "topic":
 		return "news"
 	case "token":

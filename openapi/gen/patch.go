@@ -98,7 +98,7 @@ func patchAccess(op *openapi3.Operation, rt web.Route) {
 		may(userBearer)
 		with = " A user token"
 	}
-	if rt.Tickets() {
+	if rt.Tickets() && rt.User != "" {
 		may(ticketQuery)
 		with += " or a ticket"
 	}

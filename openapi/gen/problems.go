@@ -3,6 +3,7 @@ package main
 import (
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/getkin/kin-openapi/openapi3"
@@ -45,6 +46,7 @@ var details = map[api.Code]string{
 	api.CodeLockDone:          "the work of this lock is done",
 	api.CodeLockExhausted:     "the attempts of this lock are used up",
 	api.CodeLockLost:          "the lock is lost",
+	api.CodeTooManyNames:      "there are as many names as there may be, some 1048576",
 	api.CodeIdempotencyReused: "this Idempotency-Key was used with another body",
 	api.CodeRateLimited:       "this API key may make 500/s requests",
 	api.CodeInternal:          "something went wrong on our side; the request id finds it in the log",
@@ -57,14 +59,16 @@ var details = map[api.Code]string{
 var facts = map[api.Code]map[string]any{
 	api.CodeForbidden:       {"scope": "push"},
 	api.CodeNotStarted:      {"retry_after_ms": 60000},
+	api.CodeBounds:          {"value": 10},
 	api.CodeSoldOut:         {"available": map[string]any{"sneaker:42": 0}},
 	api.CodeLimitReached:    {"remaining": 1},
 	api.CodeNotHeld:         {"state": "expired"},
 	api.CodeChanged:         {"matched": 15},
 	api.CodeLockHeld:        {"attempt": 1, "retry_after_ms": 29500},
 	api.CodeLockExhausted:   {"first": true},
-	api.CodeVersionMismatch: {"version": 2, "sale": saleExample, "event_type": eventTypeExample},
+	api.CodeVersionMismatch: {"version": 2, "sale": saleExample, "event_type": eventTypeExample, "value": map[string]any{"theme": "dark"}},
 	api.CodePayloadTooLarge: {"max_bytes": api.MaxBody},
+	api.CodeTooManyNames:    {"retry_after_ms": 10000},
 	api.CodeRateLimited:     {"retry_after_ms": 1000},
 	api.CodeUnavailable:     {"retry_after_ms": 1000},
 	api.CodeUnknownOutcome:  {"retry_after_ms": 1000},
@@ -121,7 +125,7 @@ func problemExample(code api.Code, about string) map[string]any {
 		"code": string(code), "retryable": m.Retryable, "request_id": "QV7Z2M6JKX4T3YRN5WAHBCDEFG",
 	}
 	for name, value := range facts[code] {
-		if (name != "sale" && name != "event_type") || strings.Contains(about, name) {
+		if !slices.Contains([]string{"sale", "event_type", "value"}, name) || strings.Contains(about, "with ") && strings.Contains(about, name) {
 			e[name] = value
 		}
 	}

@@ -7,6 +7,7 @@ import "strings"
 // optional property is then left out.
 var samples = map[string]any{
 	"acked":                      6,
+	"Value.value":                map[string]any{"theme": "dark"},
 	"Acks.acked":                 map[string]any{"team": 7},
 	"attempts":                   8,
 	"Availability.available":     map[string]any{"sneaker:42": 97},

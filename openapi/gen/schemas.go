@@ -31,7 +31,7 @@ func addFacts(schemas openapi3.Schemas) {
 	units := openapi3.NewObjectSchema().WithAdditionalProperties(integer())
 	for name, schema := range map[string]*openapi3.Schema{
 		"available": units, "remaining": integer(), "matched": integer(), "attempt": integer(), "version": integer(), "max_bytes": integer(), "limit": integer(), "size": integer(),
-		"state": text(), "scope": text(), "first": openapi3.NewBoolSchema(),
+		"state": text(), "scope": text(), "first": openapi3.NewBoolSchema(), "value": openapi3.NewSchema(),
 	} {
 		problem.WithProperty(name, schema)
 	}
@@ -87,6 +87,8 @@ func patchProperty(name string, property *openapi3.Schema) {
 		property.Format = "date-time"
 	case name == "aps" || name == "fcm" || name == "payload":
 		property.AdditionalProperties = openapi3.AdditionalProperties{Has: openapi3.Ptr(true)}
+	case name == "value" && property.Type.Is("object"):
+		property.Type = nil // any JSON
 	case name == "expirationTime":
 		property.Nullable = true
 	}

@@ -241,6 +241,7 @@ var words = map[string]string{
 
 	"Problem.attempt":    "The attempt of the holder (`lock_held`)",
 	"Problem.first":      "true for the first caller who learns it (`lock_exhausted`)",
+	"Problem.value":      "The present value (`version_mismatch`; absent if there is none), or the present number of the counter (`bounds`; absent for a sale)",
 	"Problem.available":  "The available units, by sku (`sold_out`)",
 	"Problem.event_type": "The present event type (`version_mismatch`; absent if there is none)",
 	"Problem.limit":      "The largest size that a payload may have, in bytes (`validation_failed`)",
@@ -251,5 +252,5 @@ var words = map[string]string{
 	"Problem.scope":      "The scope that the key lacks (`forbidden`)",
 	"Problem.size":       "The size that the payload would have, in bytes (`validation_failed`)",
 	"Problem.state":      "The state of the reservation (`not_held`)",
-	"Problem.version":    "The present version of the sale, or revision of the event type (`version_mismatch`; absent if there is none)",
+	"Problem.version":    "The present version of the sale or the value (0 if there is no such value), or the revision of the event type (`version_mismatch`)",
 }
