@@ -33,6 +33,8 @@ var (
 	decrementText string
 	//go:embed lua/message_add.lua
 	addText string
+	//go:embed lua/counter_add.lua
+	countText string
 )
 
 // serveBare serves the baselines over HTTP: chi and one Redis command for each request, without
@@ -40,7 +42,7 @@ var (
 // many bytes as those of fanfare.
 func serveBare(addr, store string) error {
 	db := redis.NewClient(&redis.Options{Addr: store, PoolSize: connections})
-	decrement, add := redis.NewScript(decrementText), redis.NewScript(addText)
+	decrement, add, count := redis.NewScript(decrementText), redis.NewScript(addText), redis.NewScript(countText)
 	router := chi.NewRouter()
 	handle := func(method, path string, status int, answer func(r *http.Request, body []byte) (string, error)) {
 		router.MethodFunc(method, path, func(w http.ResponseWriter, r *http.Request) {
@@ -66,6 +68,14 @@ func serveBare(addr, store string) error {
 	handle("POST", "/v1/sales/{sale}/reservations", http.StatusCreated, func(r *http.Request, _ []byte) (string, error) {
 		err := decrement.Run(r.Context(), db, []string{"bare:stock:" + chi.URLParam(r, "sale")}, 1).Err()
 		return `{"id":"00000000000000000000000000000","user":"user-1","lines":[{"sku":"s","quantity":1}],"state":"held","expires_at":"2026-01-01T00:00:00.000Z"}`, err
+	})
+	handle("POST", "/v1/counters/{counter}/add", http.StatusOK, func(r *http.Request, body []byte) (string, error) {
+		var asked api.CounterAdd
+		if err := json.Unmarshal(body, &asked); err != nil || asked.Delta == nil {
+			return "", errors.Join(err, errors.New("nothing is added"))
+		}
+		n, err := count.Run(r.Context(), db, []string{"bare:counter:" + chi.URLParam(r, "counter")}, *asked.Delta, 0, api.MaxNumber).Int64()
+		return fmt.Sprintf(`{"value":%d,"applied":%d}`, n, *asked.Delta), err
 	})
 	handle("POST", "/v1/sold-out/{sale}/reservations", http.StatusConflict, refuse)
 	handle("POST", "/v1/chats/{chat}/messages", http.StatusCreated, func(r *http.Request, body []byte) (string, error) {

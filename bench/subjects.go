@@ -196,6 +196,12 @@ func storesSection() section {
 			{"GET /v1/events/{id}", "event rate", "/s", "event hash rate", hgetall, ">= 0.8"},
 			{"GET /v1/sales/{id}", "sale rate", "/s", "sale hash rate", hgetall, ">= 0.8"},
 		}},
+		{name: "counters", measure: counters, profiles: []string{"add"}, rows: []want{
+			{"add to one counter, 64 callers", "add rate", "/s", "bare rate", "bare chi handler, one EVALSHA", ">= 1"},
+		}},
+		{name: "locks", measure: locks, profiles: []string{"hold"}, rows: []want{
+			{"lock, acquire and release, 64 names", "hold rate", "/s", "bare rate", "bare chi handler, bsm/redislock and a fence", ">= 1"},
+		}},
 		{name: "stream-memory", measure: streamMemory, rows: []want{
 			{"an idle stream's memory, of 10,000 (heap and stacks in use)", "each", "KiB", "", "", "<= 20 KiB"},
 		}},
