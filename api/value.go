@@ -11,8 +11,6 @@ const (
 	MaxValue = 16 << 10
 	// MaxNumber is the largest number of a counter, which every JSON library reads exactly.
 	MaxNumber int64 = 1<<53 - 1
-	// MaxIdleSeconds bounds the lifetime of a value and the idle time of a counter.
-	MaxIdleSeconds = 30 * 24 * 3600
 )
 
 // ValueRequest is the body of PUT /v1/values/{value}.
@@ -59,6 +57,18 @@ type CounterRequest struct {
 	Local string `json:"local,omitempty" validate:"omitempty,oneof=off" enums:"off" example:"off"`
 }
 
+// Bounds are the least and the largest number that the counter may have.
+func (r *CounterRequest) Bounds() (least, most int64) {
+	least, most = -MaxNumber, MaxNumber
+	if r.Min != nil {
+		least = *r.Min
+	}
+	if r.Max != nil {
+		most = *r.Max
+	}
+	return least, most
+}
+
 // Counter is a counter with its settings.
 type Counter struct {
 	// Value is the present number.
@@ -79,7 +89,7 @@ type Counter struct {
 
 // CounterAdd is the body of POST /v1/counters/{counter}/add.
 type CounterAdd struct {
-	// Delta is what is added; below 0 it is taken away.
+	// Delta is the number to add; one below 0 is taken away.
 	Delta *int64 `json:"delta" validate:"required,min=-9007199254740991,max=9007199254740991" minimum:"-9007199254740991" maximum:"9007199254740991" example:"1"`
 	// Saturate lets the counter stop at a bound, instead of refusing the add.
 	Saturate bool `json:"saturate,omitempty" example:"false"`
@@ -89,7 +99,7 @@ type CounterAdd struct {
 type CounterChange struct {
 	// Value is the number after the add.
 	Value int64 `json:"value" minimum:"-9007199254740991" maximum:"9007199254740991" example:"8"`
-	// Applied is what was added: with saturate it may be less than delta.
+	// Applied is the number that was added: with saturate it may be less than delta.
 	Applied int64 `json:"applied" minimum:"-9007199254740991" maximum:"9007199254740991" example:"1"`
 }
 
@@ -108,13 +118,7 @@ func valueRules(to reporter, r *ValueRequest) {
 
 // counterRules are the rules between the fields of a counter.
 func counterRules(to reporter, r *CounterRequest) {
-	least, most := -MaxNumber, MaxNumber
-	if r.Min != nil {
-		least = *r.Min
-	}
-	if r.Max != nil {
-		most = *r.Max
-	}
+	least, most := r.Bounds()
 	switch {
 	case least > most:
 		to.ReportError(r.Max, "max", "Max", "min", fmt.Sprint(least))

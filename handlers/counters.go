@@ -91,7 +91,7 @@ type addToCounterRequest struct {
 //	@Produce		json
 //	@Param			counter			path		string				true	"The counter"	example(downloads:2026-01)
 //	@Param			Idempotency-Key	header		string				false	"Makes the call safe to repeat for 24 h"	minlength(1)	maxlength(255)
-//	@Param			add				body		api.CounterAdd		true	"What is added"
+//	@Param			add				body		api.CounterAdd		true	"The number to add"
 //	@Success		200				{object}	api.CounterChange	"Is added"
 //	@Header			200				{string}	Idempotent-Replayed	"true if this is the first answer again"
 //	@Failure		404				{object}	api.Problem			"not_found"

@@ -18,7 +18,7 @@ type putValueRequest struct {
 //
 //	@Summary		Put a value
 //	@Description	Stores any JSON of at most 16 KiB under a name, for `ttl_seconds`, or for good. Without `If-Match` and `If-None-Match`
-//	@Description	the call replaces what is there. With one of them it is a compare-and-set in one step: if the condition does not hold,
+//	@Description	the call replaces the present value. With one of them it is a compare-and-set in one step: if the condition does not hold,
 //	@Description	412 `version_mismatch` has the present `value`, its `version` and its ETag, so that the caller can try again at once.
 //	@Description	Versions of a name only rise, also after it was deleted.
 //	@Tags			values and counters
@@ -66,7 +66,7 @@ type getValueRequest struct {
 //
 //	@Summary		Read a value
 //	@Description	With `wait_ms` and `version` the call waits until the value is of another version, until it is made if `version` is 0,
-//	@Description	or until it is gone, and answers at once when that happens. After `wait_ms` it answers what is there. With
+//	@Description	or until it is gone, and answers at once when that happens. After `wait_ms` it answers the present value. With
 //	@Description	`If-None-Match` an unchanged value is 304 without a body.
 //	@Tags			values and counters
 //	@ID				getValue

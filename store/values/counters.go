@@ -132,7 +132,7 @@ func (c *Counters) Delete(ctx context.Context, name string) error {
 
 // Get reads a counter. The error is CodeNotFound if there is none.
 func (c *Counters) Get(ctx context.Context, name string) (*api.Counter, error) {
-	text, err := redisdb.Value(ctx, c.db, redisdb.Read, redis.NewStringCmd(ctx, "get", key(kindCounters, name)))
+	text, err := redisdb.Value(ctx, c.db, redisdb.Read, redis.NewStringCmd(ctx, "get", keysFor(kindCounters, name).content(name)))
 	if errors.Is(err, redis.Nil) {
 		return nil, noCounter()
 	}
@@ -150,13 +150,7 @@ func settingsText(r *api.CounterRequest, idle string) string {
 		}
 		return strconv.FormatInt(t.UnixMilli(), 10)
 	}
-	least, most := -api.MaxNumber, api.MaxNumber
-	if r.Min != nil {
-		least = *r.Min
-	}
-	if r.Max != nil {
-		most = *r.Max
-	}
+	least, most := r.Bounds()
 	return fmt.Sprintf("%d:%d:%s:%s:%s:%s", least, most, ms(r.StartsAt), ms(r.EndsAt), idle, r.Local)
 }
 

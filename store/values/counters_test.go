@@ -101,10 +101,10 @@ func TestV1_Idle(t *testing.T) {
 		long, short := int64(600_000), int64(60)
 		mustMake(t, c, used, 0, 1000, func(r *api.CounterRequest) { r.IdleMS = &long })
 		mustMake(t, c, left, 0, 1000, func(r *api.CounterRequest) { r.IdleMS = &short })
-		storetest.Must(t, db.Client().PExpire(t.Context(), key(kindCounters, used), time.Minute).Err())
+		storetest.Must(t, db.Client().PExpire(t.Context(), keysFor(kindCounters, used).content(used), time.Minute).Err())
 		left10 := func(what string, renewed bool) {
 			t.Helper()
-			if ttl := db.Client().PTTL(t.Context(), key(kindCounters, used)).Val(); (ttl > 9*time.Minute) != renewed {
+			if ttl := db.Client().PTTL(t.Context(), keysFor(kindCounters, used).content(used)).Val(); (ttl > 9*time.Minute) != renewed {
 				t.Errorf("%v are left after %s", ttl, what)
 			}
 		}
@@ -172,7 +172,7 @@ func TestV1_ALateScriptChangesNothing(t *testing.T) {
 	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
 		c, name := NewCounters(db), named(t, "n")
 		mustMake(t, c, name, 0, 100)
-		script, p := redisdb.MustScript(scripts, "lua/values_run.lua"), prefix(kindCounters, groupOf(name))
+		script, p := redisdb.MustScript(scripts, "lua/values_run.lua"), string(keysFor(kindCounters, name))
 		run := func(number int) []any {
 			answers, err := db.List(t.Context(), redisdb.Write, script.Cmd(t.Context(),
 				[]string{p + "run:late", p + "names", p + "v:" + name}, number, 60_000, groupNames, 60_000, "add", name, 1, "0", ""))
@@ -207,7 +207,7 @@ func TestV1_Repeats(t *testing.T) {
 			storetest.Must(t, err)
 		}
 		mustBe(t, c, name, 8)
-		lives := db.Client().PTTL(t.Context(), prefix(kindCounters, groupOf(name))+"once:"+once.Name(name)).Val()
+		lives := db.Client().PTTL(t.Context(), keysFor(kindCounters, name).once(once.Name(name))).Val()
 		if lives < 23*time.Hour || lives > 24*time.Hour {
 			t.Errorf("the record lives for %v", lives)
 		}
@@ -281,7 +281,7 @@ func TestV2_RefusalsAreBounded(t *testing.T) {
 	t.Parallel()
 	r := newRefusals()
 	for i := range 3 * maxRefusals {
-		r.learn(now(), []*call{{name: fmt.Sprint(i), status: beyond, rest: "1,", args: [3]any{int64(1), "", ""}}})
+		r.learn(time.Now(), []*call{{name: fmt.Sprint(i), status: beyond, rest: "1,", args: [3]any{int64(1), "", ""}}})
 		if len(r.all) > maxRefusals {
 			t.Fatalf("%d are remembered", len(r.all))
 		}
@@ -352,7 +352,7 @@ func TestV1_ASlotThatMoves(t *testing.T) {
 	for round, early := range []string{"", "run:", "names", "v:"} {
 		c, name, value := NewCounters(db), named(t, "n"), int64(0)
 		mustMake(t, c, name, 0, 1000)
-		m := storetest.BeginMove(t, cluster, key(kindCounters, name))
+		m := storetest.BeginMove(t, cluster, keysFor(kindCounters, name).content(name))
 		for _, k := range m.Rest() {
 			if early != "" && strings.Contains(k, "}:"+early) {
 				m.Move(k)

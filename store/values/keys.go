@@ -22,13 +22,28 @@ func groupOf(name string) int {
 	return int(h.Sum32() % groups)
 }
 
-// prefix begins every key of a group.
-func prefix(kind string, group int) string {
-	return "ff:{" + kind + "." + strconv.Itoa(group) + "}:"
+// keys are the keys of a group, by what they begin with.
+type keys string
+
+// keysOf are the keys of a group of a kind.
+func keysOf(kind string, group int) keys {
+	return keys("ff:{" + kind + "." + strconv.Itoa(group) + "}:")
 }
 
-// key is the key of a value or a counter.
-func key(kind, name string) string { return prefix(kind, groupOf(name)) + "v:" + name }
+// keysFor are the keys of the group of a name.
+func keysFor(kind, name string) keys { return keysOf(kind, groupOf(name)) }
 
-// channel tells of changes of a value.
-func channel(name string) string { return key(kindValues, name) + ":changed" }
+// content has a value or a counter; lua/part_names.lua has the same rule.
+func (k keys) content(name string) string { return string(k) + "v:" + name }
+
+// names has the names that are in use.
+func (k keys) names() string { return string(k) + "names" }
+
+// run has the last run of a process.
+func (k keys) run(process string) string { return string(k) + "run:" + process }
+
+// once has the record of an Idempotency-Key, by the key's api.Idempotency.Name.
+func (k keys) once(name string) string { return string(k) + "once:" + name }
+
+// channel tells of changes of a value; lua/part_value.lua has the same rule.
+func channel(name string) string { return keysFor(kindValues, name).content(name) + ":changed" }

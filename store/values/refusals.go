@@ -16,11 +16,6 @@ const (
 	maxRefusals = 10_000
 )
 
-// clock is a time on the monotonic clock of the process.
-type clock = time.Time
-
-func now() clock { return time.Now() }
-
 // refusals remembers which adds a bound has refused, so that a counter at its bound does not ask Redis for each of
 // thousands of callers. Each of its answers was true at most 100 ms ago.
 type refusals struct {
@@ -37,7 +32,7 @@ type direction struct {
 // refusal says that an add of so much, or more, was refused.
 type refusal struct {
 	by, value int64
-	until     clock
+	until     time.Time
 }
 
 func newRefusals() *refusals { return &refusals{all: map[direction]refusal{}} }
@@ -50,14 +45,14 @@ func (r *refusals) find(name string, delta int64, saturate bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	known, ok := r.all[direction{name, delta < 0}]
-	if !ok || max(delta, -delta) < known.by || !now().Before(known.until) {
+	if !ok || max(delta, -delta) < known.by || !time.Now().Before(known.until) {
 		return nil
 	}
 	return outOfBounds(known.value)
 }
 
 // learn takes over what a run has shown. A change of a counter ends what was known of it.
-func (r *refusals) learn(asked clock, calls []*call) {
+func (r *refusals) learn(asked time.Time, calls []*call) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, c := range calls {
@@ -72,7 +67,7 @@ func (r *refusals) learn(asked clock, calls []*call) {
 }
 
 // put remembers a refusal, unless the counter is one that asks Redis each time.
-func (r *refusals) put(asked clock, c *call) {
+func (r *refusals) put(asked time.Time, c *call) {
 	value, near, _ := strings.Cut(c.rest, ",")
 	n, err := strconv.ParseInt(value, 10, 64)
 	delta, ok := c.args[0].(int64)

@@ -34,7 +34,7 @@ const (
 type call struct {
 	what, name string
 	args       [3]any
-	record     string // the key of its idempotency record; "": none
+	record     string // names its idempotency record; "": none
 
 	// The answer:
 	status int64
@@ -44,17 +44,16 @@ type call struct {
 
 // space is all names of a kind.
 type space struct {
-	kind   string
 	crowds [groups]*redisdb.Crowd[*call]
 }
 
 // newSpace makes the names of a kind. seen is told of each run, with the time before it was sent, in the order of the
 // runs of a group.
-func newSpace(db *redisdb.DB, kind string, seen func(asked clock, calls []*call)) *space {
-	s := &space{kind: kind}
+func newSpace(db *redisdb.DB, kind string, seen func(asked time.Time, calls []*call)) *space {
+	s := &space{}
 	script, process := redisdb.MustScript(scripts, "lua/values_run.lua"), rand.Text()
 	for n := range s.crowds {
-		g := &group{db: db, script: script, prefix: prefix(kind, n), process: process, seen: seen}
+		g := &group{db: db, script: script, keys: keysOf(kind, n), process: process, seen: seen}
 		s.crowds[n] = redisdb.NewCrowd(db, 0, g.run)
 	}
 	return s
@@ -73,29 +72,30 @@ func (s *space) change(ctx context.Context, c *call) error {
 
 // group makes the runs of one group, one after the other.
 type group struct {
-	db              *redisdb.DB
-	script          *redisdb.Script
-	prefix, process string
-	number          int64 // of the last run
-	seen            func(clock, []*call)
+	db      *redisdb.DB
+	script  *redisdb.Script
+	keys    keys
+	process string
+	number  int64 // of the last run
+	seen    func(time.Time, []*call)
 }
 
 // run makes the calls in one script.
 func (g *group) run(ctx context.Context, calls []*call) {
 	g.number++
-	keys := []string{g.prefix + "run:" + g.process, g.prefix + "names"}
+	keys := []string{g.keys.run(g.process), g.keys.names()}
 	args := append(make([]any, 0, 4+5*len(calls)), g.number, keepRun.Milliseconds(), groupNames, api.IdempotencyTTL.Milliseconds())
 	for _, c := range calls {
-		keys = append(keys, g.prefix+"v:"+c.name)
+		keys = append(keys, g.keys.content(c.name))
 		if c.record != "" {
-			keys = append(keys, g.prefix+"once:"+c.record)
+			keys = append(keys, g.keys.once(c.record))
 		}
 		args = append(append(args, c.what, c.name), c.args[:]...)
 	}
-	asked := now()
+	asked := time.Now()
 	answers, err := g.db.List(ctx, redisdb.Write, g.script.Cmd(ctx, keys, args...))
 	if err == nil && len(answers) != 1+len(calls) {
-		err = fmt.Errorf("%s answered %d of %d calls", g.script, len(answers)-1, len(calls))
+		err = api.Errorf(api.CodeUnknownOutcome, "a later script was faster") // of this process
 	}
 	for i, c := range calls {
 		if c.err = err; err == nil {

@@ -29,7 +29,7 @@ type Values struct {
 // NewValues makes the Values. It does not connect.
 func NewValues(db *redisdb.DB) *Values {
 	return &Values{
-		db: db, space: newSpace(db, kindValues, func(clock, []*call) {}),
+		db: db, space: newSpace(db, kindValues, func(time.Time, []*call) {}),
 		changes: wake.NewLine(func(ctx context.Context) *redis.PubSub { return db.Blocking().Subscribe(ctx) }),
 	}
 }
@@ -136,7 +136,7 @@ const (
 
 // look reads a value, its version 0 if there is none, and how long it lasts.
 func (v *Values) look(ctx context.Context, name string) (value api.Value, left time.Duration, err error) {
-	of := key(kindValues, name)
+	of := keysFor(kindValues, name).content(name)
 	text, ttl := redis.NewStringCmd(ctx, "get", of), redis.NewDurationCmd(ctx, time.Millisecond, "pttl", of)
 	if err := v.db.Do(ctx, redisdb.Read, text, ttl); err != nil && !errors.Is(err, redis.Nil) {
 		return value, 0, fmt.Errorf("read value %s: %w", name, err)

@@ -111,7 +111,7 @@ func TestV1_VersionsInOneScript(t *testing.T) {
 	t.Parallel()
 	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
 		name := named(t, "a")
-		p := prefix(kindValues, groupOf(name))
+		p := string(keysFor(kindValues, name))
 		keys, args := []string{p + "run:one", p + "names"}, []any{1, 60_000, groupNames, 60_000}
 		for range 8 {
 			keys = append(keys, p+"v:"+name, p+"v:"+name)
