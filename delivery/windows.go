@@ -32,8 +32,9 @@ const (
 	patience = heldFresh / 2
 	// freeShare limits an app to its share: at most this many times the room that stays free for others. So
 	// one busy app holds eight ninths of the limit for all, and two hold eight seventeenths each. An app that
-	// hangs gives its room back as its requests time out.
-	freeShare = 8
+	// hangs gives its room back as its requests time out. A large audience leaves room for single requests and
+	// small events: it has five times what stays free, and two thirds of the app's other limits.
+	freeShare, partShare = 8, 5
 	// mostWaiting is how many requests may wait for windows before nothing more is claimed.
 	mostWaiting = 2000
 	// checkEvery is how often waiting requests are checked, in addition to each answer.
@@ -194,11 +195,7 @@ func (s *windows) lacking(now time.Time, part bool, shares []share, behind bool)
 			return i
 		}
 		own := a.taken + one.n
-		most := a.size(now, (free+own)*freeShare/(freeShare+1))
-		if part { // a large audience leaves room for single requests and small events
-			most = most * 2 / 3
-		}
-		if a.taken > 0 && own > most {
+		if a.taken > 0 && own > a.size(now, part, free+own) {
 			return i
 		}
 	}
@@ -328,23 +325,33 @@ func (w *window) note(now time.Time, delivered bool, took time.Duration) {
 // hangs reports whether an app has requests under way and does not answer.
 func (w *window) hangs(now time.Time) bool { return w.taken > 0 && now.Sub(w.answered) > hangsAfter }
 
-// size is how many requests the app may have in flight, of its share.
-func (w *window) size(now time.Time, share int) int {
+// size is how many requests the app, or its large audiences, may have in flight, of the room that no other app has
+// taken.
+func (w *window) size(now time.Time, part bool, room int) int {
+	share := room * freeShare / (freeShare + 1)
+	if part {
+		share = room * partShare / (partShare + 1)
+	}
 	least := w.least[0]
 	if before := w.least[1]; before > 0 && (least == 0 || before < least) {
 		least = before
 	}
-	switch {
-	case w.hangs(now):
-		return min(hangingWindow, share)
-	case w.lately == 0:
-		return min(firstWindow, share)
-	case least == 0: // it has refused everything
-		return share
-	case w.lately > lateAfter*least: // it is late
+	if least > 0 && w.lately > lateAfter*least { // it is late
 		share /= 2
 	}
-	return min(share, max(quickWindow, int(least.Seconds()*mostRate)))
+	most := max(quickWindow, int(least.Seconds()*mostRate))
+	switch {
+	case w.hangs(now):
+		most = hangingWindow
+	case w.lately == 0:
+		most = firstWindow
+	case least == 0: // it has refused everything
+		most = share
+	}
+	if part {
+		most = most * 2 / 3
+	}
+	return min(share, most)
 }
 
 // soon is how many requests may wait for the app: as many as it is likely to take within their
