@@ -90,7 +90,9 @@ func TestW17_AnAppThatHangsKeepsNoOthersDevices(t *testing.T) {
 		return took
 	}
 	control := run(false)
-	if took := run(true); took > 10*control {
+	took := run(true)
+	control = max(control, run(false)) // the machine may have become slower meanwhile
+	if took > 10*control {
 		t.Errorf("the other app's devices took %v while one app hung, and %v without", took, control)
 	} else {
 		t.Logf("%v while one app hung, %v without", took, control)
