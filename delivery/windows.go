@@ -24,7 +24,8 @@ const (
 	hangingWindow = 100
 	hangsAfter    = 2 * time.Second
 	// An app whose answers take lateAfter times the least time of the last leastFor, or up to twice that, has
-	// half of its share: something is at its limit, and more requests in flight would only wait.
+	// half of its share: something is at its limit, and more requests in flight would only wait. Half of eight
+	// ninths is four fifths of what stays free then.
 	lateAfter = 2
 	leastFor  = 30 * time.Second
 	// patience is how long a request waits in the process for its app's window. The device's
@@ -32,9 +33,8 @@ const (
 	patience = heldFresh / 2
 	// freeShare limits an app to its share: at most this many times the room that stays free for others. So
 	// one busy app holds eight ninths of the limit for all, and two hold eight seventeenths each. An app that
-	// hangs gives its room back as its requests time out. A large audience leaves room for single requests and
-	// small events: it has five times what stays free, and two thirds of the app's other limits.
-	freeShare, partShare = 8, 5
+	// hangs gives its room back as its requests time out.
+	freeShare = 8
 	// mostWaiting is how many requests may wait for windows before nothing more is claimed.
 	mostWaiting = 2000
 	// checkEvery is how often waiting requests are checked, in addition to each answer.
@@ -195,7 +195,11 @@ func (s *windows) lacking(now time.Time, part bool, shares []share, behind bool)
 			return i
 		}
 		own := a.taken + one.n
-		if a.taken > 0 && own > a.size(now, part, free+own) {
+		most := a.size(now, free)
+		if part { // a large audience leaves room for single requests and small events
+			most = most * 2 / 3
+		}
+		if a.taken > 0 && own > most {
 			return i
 		}
 	}
@@ -325,33 +329,24 @@ func (w *window) note(now time.Time, delivered bool, took time.Duration) {
 // hangs reports whether an app has requests under way and does not answer.
 func (w *window) hangs(now time.Time) bool { return w.taken > 0 && now.Sub(w.answered) > hangsAfter }
 
-// size is how many requests the app, or its large audiences, may have in flight, of the room that no other app has
-// taken.
-func (w *window) size(now time.Time, part bool, room int) int {
-	share := room * freeShare / (freeShare + 1)
-	if part {
-		share = room * partShare / (partShare + 1)
-	}
+// size is how many requests the app may have in flight if so many places stay free.
+func (w *window) size(now time.Time, free int) int {
+	share := freeShare * free
 	least := w.least[0]
 	if before := w.least[1]; before > 0 && (least == 0 || before < least) {
 		least = before
 	}
-	if least > 0 && w.lately > lateAfter*least { // it is late
-		share /= 2
-	}
-	most := max(quickWindow, int(least.Seconds()*mostRate))
 	switch {
 	case w.hangs(now):
-		most = hangingWindow
+		return min(hangingWindow, share)
 	case w.lately == 0:
-		most = firstWindow
+		return min(firstWindow, share)
 	case least == 0: // it has refused everything
-		most = share
+		return share
+	case w.lately > lateAfter*least: // it is late
+		share = free * 4 / 5
 	}
-	if part {
-		most = most * 2 / 3
-	}
-	return min(share, most)
+	return min(share, max(quickWindow, int(least.Seconds()*mostRate)))
 }
 
 // soon is how many requests may wait for the app: as many as it is likely to take within their

@@ -65,8 +65,8 @@ func TestQ8_SlowAppsLeaveRoom(t *testing.T) {
 	}
 }
 
-// TestA16_AnAppHasItsShareFromItsFirstAnswer: until then large audiences have two thirds of its window, and then
-// five sixths of all.
+// TestA16_AnAppHasItsShareFromItsFirstAnswer: large audiences have two thirds of its first window, and then two
+// thirds of eight times what stays free.
 func TestA16_AnAppHasItsShareFromItsFirstAnswer(t *testing.T) {
 	t.Parallel()
 	s := newShelf(InFlight)
@@ -88,7 +88,7 @@ func TestA16_AnAppHasItsShareFromItsFirstAnswer(t *testing.T) {
 	for s.take(true, share{"a", 1}) {
 	}
 	parts := s.apps["a"].taken
-	if more := s.takeAll("a"); parts != InFlight*5/6 || parts+more != InFlight*8/9 {
+	if more := s.takeAll("a"); parts != InFlight*16/19 || parts+more != InFlight*8/9 {
 		t.Errorf("after the first answer parts took %d and others %d more, of %d", parts, more, InFlight)
 	}
 }
@@ -128,7 +128,7 @@ func TestA16_AnAppThatAnswersAtOnceNeedsFew(t *testing.T) {
 			t.Errorf("an app that answers within %v has %d in hand, want %d", took, n, want)
 		}
 		s.leave("a", false, false, time.Microsecond)
-		if n := s.apps["a"].size(s.at, false, InFlight); n < want {
+		if n := s.apps["a"].size(s.at, InFlight); n < want {
 			t.Errorf("after a quick refusal an app that delivers within %v may have %d in hand", took, n)
 		}
 	}
