@@ -202,7 +202,8 @@ func (a *app) openWorkers() {
 	c := a.config
 	a.delivery = delivery.New(delivery.Options{
 		Queue: a.notificationQueue, Sender: a.sender, Devices: a.devices, Apps: a.apps, Events: a.events, Metrics: a.metrics, Logger: a.log,
-		ProbeEvery: c.AppProbeInterval, MaxAge: c.MaxAge, RetryBase: c.RetryBase, RetryMax: c.RetryMax, InFlight: c.MaxInFlight, PushOrigins: c.pushOrigins(),
+		ProbeEvery: c.AppProbeInterval, MaxAge: c.MaxAge, RetryBase: c.RetryBase, RetryMax: c.RetryMax, InFlight: c.MaxInFlight,
+		Unrecorded: a.eventQueue.Unrecorded, PushOrigins: c.pushOrigins(),
 	})
 	// A process with both roles sends small events and parts at once.
 	var atOnce *delivery.Delivery

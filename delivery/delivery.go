@@ -44,9 +44,12 @@ type Options struct {
 	// PushOrigins lists the push services of browsers, by which their apps are named. Default
 	// api.KnownPushOrigins.
 	PushOrigins api.PushOrigins
-	// InFlight limits the requests that a process has under way. One app can have at most eight
-	// ninths of them. Default InFlight.
+	// InFlight limits the requests that a process has under way or whose outcome is not on record. One
+	// app can have at most eight ninths of them. Default InFlight.
 	InFlight int
+	// Unrecorded is how many requests have ended whose outcome is not on record, as far as their events
+	// were sent in one hop. Default: none.
+	Unrecorded func() int
 }
 
 func (o Options) withDefaults() Options {
@@ -56,6 +59,9 @@ func (o Options) withDefaults() Options {
 	o.RetryMax = cmp.Or(o.RetryMax, 5*time.Minute)
 	o.InFlight = cmp.Or(o.InFlight, InFlight)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	if o.Unrecorded == nil {
+		o.Unrecorded = func() int { return 0 }
+	}
 	if o.PushOrigins == nil {
 		o.PushOrigins = api.KnownPushOrigins
 	}
@@ -98,7 +104,7 @@ func New(o Options) *Delivery {
 		o: o, backoff: newBackoffs(o.RetryBase, o.RetryMax), storm: newBreaker(), hosts: newBreaker(),
 		probeNow: make(chan struct{}, 1), wakes: make(chan string, 64), deviceWrites: make(chan struct{}, maxDeviceWrites),
 		guardReads: make(chan struct{}, maxGuardReads),
-		windows:    newWindows(o.InFlight, time.Now), chains: map[string]*chain{}, alarmed: map[string]time.Time{},
+		windows:    newWindows(o.InFlight, func() int { return o.Queue.Unrecorded() + o.Unrecorded() }, time.Now), chains: map[string]*chain{}, alarmed: map[string]time.Time{},
 	}
 	configured := o.Sender.Apps()
 	d.names, d.alarmNames = newAppNames(configured), newAppNames(configured)

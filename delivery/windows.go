@@ -7,27 +7,11 @@ import (
 	"time"
 )
 
-// InFlight is the default limit of the requests that a process has under way
+// InFlight is the default limit of the requests that a process has under way or not on record
 // (FANFARE_MAX_IN_FLIGHT), and of the events and notifications that it may have claimed.
 const InFlight = 16_000
 
 const (
-	// firstWindow is the window of an app that has not answered yet.
-	firstWindow = 1000
-	// No process sends more than mostRate requests a second. So an app does not need more in flight than leave
-	// at that rate within the least time of its answers: more of them would only wait, and take memory that the
-	// processor's caches then lack. An app whose answers take no time has quickWindow, of which a large audience
-	// takes 2,000.
-	mostRate, quickWindow = 200_000, 3000
-	// An app that has requests under way and gave no answer for hangsAfter has a window of
-	// hangingWindow, and no request waits for it.
-	hangingWindow = 100
-	hangsAfter    = 2 * time.Second
-	// An app whose answers take lateAfter times the least time of the last leastFor, or up to twice that, has
-	// half of its share: something is at its limit, and more requests in flight would only wait. Half of eight
-	// ninths is four fifths of what stays free then.
-	lateAfter = 2
-	leastFor  = 30 * time.Second
 	// patience is how long a request waits in the process for its app's window. The device's
 	// data must still be fresh when the request leaves.
 	patience = heldFresh / 2
@@ -35,38 +19,30 @@ const (
 	// one busy app holds eight ninths of the limit for all, and two hold eight seventeenths each. An app that
 	// hangs gives its room back as its requests time out.
 	freeShare = 8
+	// Records lag behind if more requests than this part of the limit have ended without one. Then an app that
+	// has nothing under way does not go beyond its share either: a process that dies repeats what has no record.
+	lagShare = 9
 	// mostWaiting is how many requests may wait for windows before nothing more is claimed.
 	mostWaiting = 2000
 	// checkEvery is how often waiting requests are checked, in addition to each answer.
 	checkEvery = 50 * time.Millisecond
 )
 
-// windows limit how many requests a process has under way. All apps together have a limit, and each app has its
-// share of it from its first answer on (freeShare), or as much of that as it can answer (mostRate). A request
-// that finds its app's window full waits a moment in the process, if the app is likely to answer enough other
-// requests within that time. While many wait, the process claims no more (Room): other jobs stay in the queue,
-// for any process that has room.
+// windows limit how many requests a process has under way, or ended and not yet on record. All apps together
+// have a limit, and each app has its share of it from its first answer on (freeShare), or as much of that as it
+// can answer (mostRate). A request that finds its app's window full waits a moment in the process, if the app is
+// likely to answer enough other requests within that time. While many wait, the process claims no more (Room):
+// other jobs stay in the queue, for any process that has room.
 type windows struct {
-	most int
-	now  func() time.Time
+	most       int
+	unrecorded func() int // requests that have ended, without a record of it
+	now        func() time.Time
 
 	mu       sync.Mutex
 	taken    int  // requests in flight
 	waiting  int  // requests that wait
 	checking bool // a check is scheduled
 	apps     map[string]*window
-}
-
-// window is what one app has in flight and how it answers. It is removed when the app has nothing in
-// flight and nothing waits for it.
-type window struct {
-	taken    int
-	answered time.Time        // the last answer, or when the first request was taken
-	lately   time.Duration    // from request to answer, a moving mean; 0: there was no answer yet
-	least    [2]time.Duration // the least time of a delivery in the present leastFor, and in the one before; 0: unknown
-	since    time.Time        // when the present one began
-	waiters  [2]list.List     // of *waiter: single requests and small events, parts of large audiences
-	waiting  int
 }
 
 // share is the room that a caller needs in one app's window.
@@ -84,8 +60,8 @@ type waiter struct {
 	enter, refuse func()
 }
 
-func newWindows(most int, now func() time.Time) *windows {
-	return &windows{most: most, now: now, apps: map[string]*window{}}
+func newWindows(most int, unrecorded func() int, now func() time.Time) *windows {
+	return &windows{most: most, unrecorded: unrecorded, now: now, apps: map[string]*window{}}
 }
 
 // Room is how many more jobs may be claimed.
@@ -150,7 +126,7 @@ func (s *windows) takeOrWait(w *waiter) (taken, refused bool) {
 		s.hold(w.since, w.shares)
 		return true, false
 	}
-	n, a := w.size(), s.apps[w.shares[lacking].app]
+	n, a := w.size(), s.app(w.shares[lacking].app, w.since)
 	if most := a.soon(w.since, w.part); a.waiting+n > most && (a.waiting > 0 || most == 0) {
 		return false, true
 	}
@@ -184,22 +160,25 @@ func (s *windows) leave(app string, hanging, delivered bool, took time.Duration)
 // lacking is the index of the first share for which its app has no room, or -1 if there is room for
 // all. With behind, there is no room for a request while others wait. mu is held.
 func (s *windows) lacking(now time.Time, part bool, shares []share, behind bool) int {
-	free := s.most - s.taken
+	unrecorded := s.unrecorded()
+	free, lags := s.most-s.taken-unrecorded, unrecorded > s.most/lagShare
 	for i, one := range shares {
 		free -= one.n
 		a := s.apps[one.app]
-		if a == nil || a.taken == 0 && a.waiting == 0 {
-			continue // the first request of an app always has room
+		if a == nil {
+			a = &window{answered: now}
+		}
+		if !lags && a.taken == 0 && a.waiting == 0 {
+			continue // the first request of an app has room, unless records lag behind
 		}
 		if behind && (a.waiters[0].Len() > 0 || part && a.waiters[1].Len() > 0) {
 			return i
 		}
-		own := a.taken + one.n
 		most := a.size(now, free)
 		if part { // a large audience leaves room for single requests and small events
 			most = most * 2 / 3
 		}
-		if a.taken > 0 && own > most {
+		if (lags || a.taken > 0) && a.taken+one.n > most {
 			return i
 		}
 	}
@@ -238,12 +217,12 @@ func (s *windows) admit(now time.Time, a *window) (entering []*waiter) {
 		for first := a.waiters[i].Front(); first != nil; first = a.waiters[i].Front() {
 			w := first.Value.(*waiter)
 			lacking := s.lacking(now, w.part, w.shares, false)
-			if lacking >= 0 && s.apps[w.shares[lacking].app] == a {
+			if lacking >= 0 && s.app(w.shares[lacking].app, now) == a {
 				return entering // parts wait until single requests and small events have room
 			}
 			s.drop(a, w, first)
 			if lacking >= 0 {
-				s.line(s.apps[w.shares[lacking].app], w)
+				s.line(s.app(w.shares[lacking].app, now), w)
 				continue
 			}
 			s.hold(now, w.shares)
@@ -306,64 +285,6 @@ func (s *windows) check() {
 	for _, w := range refused {
 		w.refuse()
 	}
-}
-
-// note records an answer. Refusals may be quicker than any delivery: they do not count for the least time.
-func (w *window) note(now time.Time, delivered bool, took time.Duration) {
-	switch passed := now.Sub(w.since); {
-	case passed > 2*leastFor:
-		w.since, w.least = now, [2]time.Duration{}
-	case passed > leastFor:
-		w.since, w.least = now, [2]time.Duration{0, w.least[0]}
-	}
-	if delivered && (w.least[0] == 0 || took < w.least[0]) {
-		w.least[0] = took
-	}
-	if w.lately == 0 {
-		w.lately = took
-	}
-	w.lately += (took - w.lately) / 16
-	w.answered = now
-}
-
-// hangs reports whether an app has requests under way and does not answer.
-func (w *window) hangs(now time.Time) bool { return w.taken > 0 && now.Sub(w.answered) > hangsAfter }
-
-// size is how many requests the app may have in flight if so many places stay free.
-func (w *window) size(now time.Time, free int) int {
-	share := freeShare * free
-	least := w.least[0]
-	if before := w.least[1]; before > 0 && (least == 0 || before < least) {
-		least = before
-	}
-	switch {
-	case w.hangs(now):
-		return min(hangingWindow, share)
-	case w.lately == 0:
-		return min(firstWindow, share)
-	case least == 0: // it has refused everything
-		return share
-	case w.lately > lateAfter*least: // it is late
-		share = free * 4 / 5
-	}
-	return min(share, max(quickWindow, int(least.Seconds()*mostRate)))
-}
-
-// soon is how many requests may wait for the app: as many as it is likely to take within their
-// patience, by those that it has under way and the time of its answers. Fewer parts may wait, because other
-// processes may have room for them.
-func (w *window) soon(now time.Time, part bool) int {
-	n := firstWindow
-	switch {
-	case w.hangs(now):
-		return 0
-	case w.lately > 0:
-		n = int(float64(w.taken) * float64(patience) / float64(w.lately))
-	}
-	if part {
-		return n / 4
-	}
-	return n
 }
 
 // size is the number of requests of a waiter.

@@ -8,12 +8,13 @@ import (
 // shelf makes windows with a clock that stands still.
 type shelf struct {
 	*windows
-	at time.Time
+	at         time.Time
+	unrecorded int
 }
 
 func newShelf(most int) *shelf {
 	s := &shelf{at: time.Now()}
-	s.windows = newWindows(most, func() time.Time { return s.at })
+	s.windows = newWindows(most, func() int { return s.unrecorded }, func() time.Time { return s.at })
 	s.checking = true // the test itself calls check
 	return s
 }
@@ -131,6 +132,27 @@ func TestA16_AnAppThatAnswersAtOnceNeedsFew(t *testing.T) {
 		if n := s.apps["a"].size(s.at, InFlight); n < want {
 			t.Errorf("after a quick refusal an app that delivers within %v may have %d in hand", took, n)
 		}
+	}
+}
+
+// TestA15_WhatIsNotOnRecordTakesRoom: requests that have ended without a record count for the limit, and if there
+// are many nothing begins, not even the first request of an app. It waits until there are fewer.
+func TestA15_WhatIsNotOnRecordTakesRoom(t *testing.T) {
+	t.Parallel()
+	s, became := newShelf(900), ""
+	s.unrecorded = 90
+	if n := s.serve("a", 100*time.Millisecond, 1); n != (900-90)*8/9 || !s.take(false, share{"b", 100}) {
+		t.Errorf("with 90 requests without a record an app has %d in hand", n)
+	}
+	if s.unrecorded = 101; s.take(false, share{"c", 1}) {
+		t.Error("the first request of an app began although more than the limit may be repeated")
+	}
+	s.wait("c", false, &became, share{"c", 1})
+	s.check()
+	s.unrecorded = 0
+	s.at = s.at.Add(checkEvery)
+	if s.check(); became != "c enters, " {
+		t.Errorf("a request that waits for records %s", became)
 	}
 }
 

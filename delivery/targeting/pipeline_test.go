@@ -132,7 +132,7 @@ func (s *process) openWorkers(log *slog.Logger) {
 	s.Cleanup(func() { _ = s.sender.Close() })
 	do := delivery.Options{
 		Queue: s.queueOfNotes, Sender: s.sender, Devices: s.devices, Apps: apps.New(s.db), Events: s.events, Logger: log,
-		ProbeEvery: 300 * time.Millisecond,
+		ProbeEvery: 300 * time.Millisecond, Unrecorded: s.queueOfEvents.Unrecorded,
 	}
 	if s.o.delivery != nil {
 		s.o.delivery(&do)

@@ -91,6 +91,10 @@ func (q *Queue) Run(ctx context.Context, h Handler) error {
 	return nil
 }
 
+// Unrecorded is how many marks, and results of jobs that are done, this process has that Redis has not
+// stored yet: what they stand for happens again if the process dies now.
+func (q *Queue) Unrecorded() int { return int(q.common.Unrecorded.Load()) }
+
 // drain waits for unfinished jobs for Drain, then ends their contexts and waits a little
 // more, then hands back the rest.
 func (q *Queue) drain(p *shard.Process, workers []*shard.Worker, stopJobs context.CancelFunc) {

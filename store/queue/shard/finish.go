@@ -34,6 +34,14 @@ type ended struct {
 	parts int64 // marked parts that are stored with this result at the latest
 }
 
+// done is 1 if the job is done: what it did happens again if the result is lost.
+func (e *ended) done() int64 {
+	if e.r.Outcome == Done {
+		return 1
+	}
+	return 0
+}
+
 // marked is what was marked of one job since the last call.
 type marked struct {
 	c      *Claimed
@@ -53,8 +61,9 @@ type results struct {
 	// failing: the last call failed. Nothing is claimed until the waiting results are
 	// stored.
 	failing    bool
-	since      atomic.Int64 // when the oldest began to wait, by the worker's clock; 0: none waits
-	unrecorded atomic.Int64 // marks that Redis has not stored yet
+	since      atomic.Int64  // when the oldest began to wait, by the worker's clock; 0: none waits
+	unrecorded atomic.Int64  // marks that Redis has not stored yet
+	all        *atomic.Int64 // Common.Unrecorded
 }
 
 // none reports whether no result and no mark waits to be recorded.
@@ -63,7 +72,20 @@ func (r *results) none() bool { return len(r.waiting) == 0 && len(r.marks) == 0 
 // add lets a result wait from now on.
 func (r *results) add(e ended, now int64) {
 	r.waiting = append(r.waiting, e)
+	r.all.Add(e.done())
 	r.since.CompareAndSwap(0, max(now, 1))
+}
+
+// count adds to the numbers of marks that Redis has not stored.
+func (r *results) count(marks int64) {
+	r.unrecorded.Add(marks)
+	r.all.Add(marks)
+}
+
+// forget no longer counts a result, nor the marks that it made needless.
+func (r *results) forget(e *ended) {
+	r.count(-e.parts)
+	r.all.Add(-e.done())
 }
 
 // mark lets a mark wait.
@@ -77,7 +99,7 @@ func (r *results) mark(c *Claimed, name, value, report string) {
 	if report != "" {
 		m.report = report
 	}
-	r.unrecorded.Add(1)
+	r.count(1)
 }
 
 // take moves waiting results and marks into a call, up to its limit.
@@ -118,10 +140,10 @@ func (r *results) takeMarks(ending []ended) (all []*marked, gone []string) {
 // worker's clock.
 func (r *results) recorded(c *call, made int64) {
 	for _, m := range c.marks {
-		r.unrecorded.Add(-m.parts())
+		r.count(-m.parts())
 	}
-	for _, e := range c.results {
-		r.unrecorded.Add(-e.parts)
+	for i := range c.results {
+		r.forget(&c.results[i])
 	}
 	r.refused = 0
 	if r.since.Store(0); !r.none() {
@@ -144,7 +166,7 @@ func (r *results) putBack(c *call, refused bool) (giveUp bool) {
 	r.waiting = append(c.results, r.waiting...)
 	for _, m := range c.marks {
 		if m.c.gone {
-			r.unrecorded.Add(-m.parts())
+			r.count(-m.parts())
 			continue
 		}
 		if later := r.marks[m.c]; later != nil {
@@ -163,14 +185,14 @@ func (r *results) takeGone() (dropped []ended) {
 	for _, e := range r.waiting {
 		if e.c.gone {
 			dropped = append(dropped, e)
-			r.unrecorded.Add(-e.parts)
+			r.forget(&e)
 		} else {
 			kept = append(kept, e)
 		}
 	}
 	for c, m := range r.marks {
 		if c.gone {
-			r.unrecorded.Add(-m.parts())
+			r.count(-m.parts())
 			delete(r.marks, c)
 		}
 	}

@@ -43,9 +43,10 @@ type ParkedName struct {
 // Common is what the shards of a queue share in this process.
 type Common struct {
 	Options
-	Scripts *Scripts
-	Wakeup  atomic.Int64    // mean time in µs from enqueueing to claiming of jobs that found a worker idle
-	Names   chan ParkedName // what the looks find parked; what nobody reads is dropped
+	Scripts    *Scripts
+	Wakeup     atomic.Int64    // mean time in µs from enqueueing to claiming of jobs that found a worker idle
+	Unrecorded atomic.Int64    // marks, and results of jobs that are done, that Redis has not stored yet
+	Names      chan ParkedName // what the looks find parked; what nobody reads is dropped
 
 	db       *redisdb.DB
 	embedded bool // Redis is in this process

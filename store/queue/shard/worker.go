@@ -112,7 +112,7 @@ type Worker struct {
 // NewWorker makes a worker. It starts nothing.
 func NewWorker(p *Process, s *Shard) *Worker {
 	w := &Worker{Shard: s, process: p, live: map[*Claimed]struct{}{}, changed: make(chan struct{})}
-	w.results.marks = map[*Claimed]*marked{}
+	w.results.marks, w.results.all = map[*Claimed]*marked{}, &s.Unrecorded
 	w.reader.worker, w.reader.ended = w, make(chan struct{}, 1)
 	w.sender = sender{Shard: s, next: w.nextCall, apply: w.applyCall, fail: w.failCall, resolve: w.resolve}
 	return w
