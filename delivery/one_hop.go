@@ -65,8 +65,8 @@ type Shares []share
 // Fits reports whether a part of a large audience with these shares would have room for one of them now.
 func (d *Delivery) Fits(s Shares) bool { return d.windows.fits(true, s...) }
 
-// Hangs reports whether one of the shares' apps has stopped answering.
-func (d *Delivery) Hangs(s Shares) bool { return d.windows.hang(s) }
+// Hang reports whether all of the shares' apps have stopped answering.
+func (d *Delivery) Hang(s Shares) bool { return d.windows.hanging(s) == len(s) }
 
 // id is the event's id.
 func (e *OneHop) id() string { return e.Job.Event(e.Claim.ID) }
@@ -150,7 +150,7 @@ func (d *Delivery) waitForWindow(ctx context.Context, e *OneHop, works []work, s
 // for long. The part stays in the queue for the other notifications. If no app has room it is given back.
 func (d *Delivery) sendSome(ctx context.Context, e *OneHop, works []work, shares Shares) {
 	var taken Shares
-	if len(shares) > 1 && (e.Claim.Clock().Sub(e.Claim.EnqueuedAt) > togetherFor || d.Hangs(shares)) {
+	if len(shares) > 1 && (e.Claim.Clock().Sub(e.Claim.EnqueuedAt) > togetherFor || d.windows.hanging(shares) > 0) {
 		taken = d.windows.takeSome(true, shares)
 	}
 	if len(taken) == 0 {

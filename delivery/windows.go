@@ -85,14 +85,16 @@ func (s *windows) takeSome(part bool, shares []share) (taken []share) {
 	return taken
 }
 
-// hang reports whether one of these apps has stopped answering.
-func (s *windows) hang(shares []share) bool {
+// hanging is how many of these apps have stopped answering.
+func (s *windows) hanging(shares []share) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.ContainsFunc(shares, func(one share) bool {
-		a := s.apps[one.app]
-		return a != nil && a.hangs(s.now())
-	})
+	for _, one := range shares {
+		if a := s.apps[one.app]; a != nil && a.hangs(s.now()) {
+			n++
+		}
+	}
+	return n
 }
 
 // take takes room for all shares, or for none.

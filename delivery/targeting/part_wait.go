@@ -69,21 +69,29 @@ func (t *Targeting) partWaitsForWindow(p *page) bool {
 	if !t.patient(p) {
 		return false
 	}
-	shares := t.refused.of(p.refusedAs())
-	if len(shares) == 0 || t.o.Delivery.Fits(shares) {
-		return false
+	least, full := t.windowFull(p.refusedAs())
+	if full {
+		t.wait(p, least, delivery.WindowFull)
 	}
-	t.waitForWindow(p, shares)
-	return true
+	return full
 }
 
-// waitForWindow lets a part wait for its apps' windows, and longer if an app hangs.
-func (t *Targeting) waitForWindow(p *page, shares delivery.Shares) {
-	least := t.o.PageDelay
-	if t.o.Delivery.Hangs(shares) {
-		least = hangingWaitLeast
+// windowFull reports whether the windows have no room for the shares of the part that last found none, and how long
+// to wait at least.
+func (t *Targeting) windowFull(refusedAs string) (least time.Duration, full bool) {
+	shares := t.refused.of(refusedAs)
+	if len(shares) == 0 || t.o.Delivery.Fits(shares) {
+		return 0, false
 	}
-	t.wait(p, least, delivery.WindowFull)
+	return t.leastWait(shares), true
+}
+
+// leastWait is how long to wait at least for windows: longer if nothing answers.
+func (t *Targeting) leastWait(shares delivery.Shares) time.Duration {
+	if t.o.Delivery.Hang(shares) {
+		return hangingWaitLeast
+	}
+	return t.o.PageDelay
 }
 
 // backlog is the number of jobs of a queue that are ready and wait in the whole cluster: the number read a
