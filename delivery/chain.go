@@ -28,7 +28,6 @@ func (d *Delivery) begin(ctx context.Context, w *work) {
 	case !running:
 		d.chains[w.m.Token] = &chain{since: time.Now()}
 	case !slow:
-		d.written(w)
 		c.waiting = append(c.waiting, w)
 	}
 	d.mu.Unlock()
@@ -141,10 +140,7 @@ func (d *Delivery) following(ctx context.Context, w *work, began time.Time) *wor
 }
 
 // leave returns a notification's room to its app's window.
-func (d *Delivery) leave(w *work) {
-	d.written(w)
-	d.windows.leave(w.charged, w.hanging, w.accepted, w.took)
-}
+func (d *Delivery) leave(w *work) { d.windows.leave(w.charged, w.hanging, w.accepted, w.took) }
 
 // postponeSlow postpones a notification whose device is slow.
 func (d *Delivery) postponeSlow(ctx context.Context, w *work) {

@@ -215,19 +215,9 @@ func (d *Delivery) send(w *work) transport.Answer {
 	}
 }
 
-// written notes once that a notification holds up no other one any more: it is about to be written, or waits
-// behind another one of its device, or has ended.
-func (d *Delivery) written(w *work) {
-	if !w.written {
-		w.written = true
-		d.windows.written(w.charged)
-	}
-}
-
 // sendable reports whether a notification may be written now: its result can be recorded, its device was
 // read recently, and it is known to be neither cancelled nor redacted.
 func (d *Delivery) sendable(w *work) bool {
-	d.written(w)
 	_, stopped, unsure := d.stopped(w)
 	return w.Fresh() && !w.stale() && !stopped && !unsure
 }

@@ -27,14 +27,13 @@ const (
 // window is what one app has in flight and how it answers. It is removed when the app has nothing in
 // flight and nothing waits for it.
 type window struct {
-	taken     int
-	unwritten int              // of those, the ones that are not written yet
-	answered  time.Time        // the last answer, or when the first request was taken
-	lately    time.Duration    // from request to answer, a moving mean; 0: there was no answer yet
-	least     [2]time.Duration // the least time of a delivery in the present leastFor, and in the one before; 0: unknown
-	since     time.Time        // when the present one began
-	waiters   [2]list.List     // of *waiter: single requests and small events, parts of large audiences
-	waiting   int
+	taken    int
+	answered time.Time        // the last answer, or when the first request was taken
+	lately   time.Duration    // from request to answer, a moving mean; 0: there was no answer yet
+	least    [2]time.Duration // the least time of a delivery in the present leastFor, and in the one before; 0: unknown
+	since    time.Time        // when the present one began
+	waiters  [2]list.List     // of *waiter: single requests and small events, parts of large audiences
+	waiting  int
 }
 
 // note records an answer. Refusals may be quicker than any delivery: they do not count for the least time.

@@ -22,9 +22,6 @@ const (
 	// Records lag behind if more requests than this part of the limit have ended without one. Then an app that
 	// has nothing under way does not go beyond its share either: a process that dies repeats what has no record.
 	lagShare = 9
-	// A part enters only while no more than mostUnwritten requests of the app are still to be written, with its own:
-	// a single request that comes then is written after them.
-	mostUnwritten = 250
 	// mostWaiting is how many requests may wait for windows before nothing more is claimed.
 	mostWaiting = 2000
 	// checkEvery is how often waiting requests are checked, in addition to each answer.
@@ -162,23 +159,6 @@ func (s *windows) leave(app string, hanging, delivered bool, took time.Duration)
 	}
 }
 
-// written notes that a request of an app is being written, or that others need not wait for that. Waiting parts may
-// have room now; they enter in goroutines of their own, because the caller writes.
-func (s *windows) written(app string) {
-	s.mu.Lock()
-	a := s.apps[app]
-	a.unwritten--
-	if a.unwritten > mostUnwritten/2 || a.waiters[1].Len() == 0 {
-		s.mu.Unlock()
-		return
-	}
-	entering := s.admit(s.now(), a)
-	s.mu.Unlock()
-	for _, w := range entering {
-		go w.enter()
-	}
-}
-
 // lacking is the index of the first share for which its app has no room, or -1 if there is room for
 // all. With behind, there is no room for a request while others wait. mu is held.
 func (s *windows) lacking(now time.Time, part bool, shares []share, behind bool) int {
@@ -200,10 +180,7 @@ func (s *windows) lacking(now time.Time, part bool, shares []share, behind bool)
 		if part { // a large audience leaves room for single requests and small events
 			most = most * 2 / 3
 		}
-		switch {
-		case (lags || a.taken > 0) && a.taken+one.n > most:
-			return i
-		case part && a.unwritten > 0 && a.unwritten+one.n > mostUnwritten:
+		if (lags || a.taken > 0) && a.taken+one.n > most {
 			return i
 		}
 	}
@@ -213,9 +190,7 @@ func (s *windows) lacking(now time.Time, part bool, shares []share, behind bool)
 // hold takes room for shares; mu is held.
 func (s *windows) hold(now time.Time, shares []share) {
 	for _, one := range shares {
-		a := s.app(one.app, now)
-		a.taken += one.n
-		a.unwritten += one.n
+		s.app(one.app, now).taken += one.n
 		s.taken += one.n
 	}
 }

@@ -27,19 +27,6 @@ func (s *shelf) takeAll(app string) (n int) {
 	return n
 }
 
-// write writes what an app has to write.
-func (s *shelf) write(app string) {
-	for a := s.apps[app]; a != nil && a.unwritten > 0; {
-		s.written(app)
-	}
-}
-
-// takePart takes room for a part of a large audience when everything before it is written.
-func (s *shelf) takePart(app string, n int) bool {
-	s.write(app)
-	return s.take(true, share{app, n})
-}
-
 // serve lets an app answer every request in flight after a time and begin as many more as it may,
 // for a number of rounds. It returns how many were in flight at the end.
 func (s *shelf) serve(app string, took time.Duration, rounds int) (n int) {
@@ -93,13 +80,13 @@ func TestA16_AnAppHasItsShareFromItsFirstAnswer(t *testing.T) {
 		t.Errorf("after its first answer an app has %d in hand, want eight ninths of %d", s.apps["a"].taken, InFlight)
 	}
 	s = newShelf(InFlight)
-	for s.takePart("a", 100) {
+	for s.take(true, share{"a", 100}) {
 	}
 	if n := s.apps["a"].taken; n != 600 || !s.take(false, share{"a", 400}) || s.take(false, share{"a", 1}) {
 		t.Errorf("parts took %d of a window of %d", n, firstWindow)
 	}
 	s.leave("a", false, true, 300*time.Millisecond)
-	for s.takePart("a", 1) {
+	for s.take(true, share{"a", 1}) {
 	}
 	parts := s.apps["a"].taken
 	if more := s.takeAll("a"); parts != InFlight*16/19 || parts+more != InFlight*8/9 {
@@ -166,40 +153,6 @@ func TestA15_WhatIsNotOnRecordTakesRoom(t *testing.T) {
 	s.at = s.at.Add(checkEvery)
 	if s.check(); became != "c enters, " {
 		t.Errorf("a request that waits for records %s", became)
-	}
-}
-
-// TestA16_PartsWaitUntilOthersAreWritten: a single request that comes is written after few others, however many of a
-// large audience wait for room.
-func TestA16_PartsWaitUntilOthersAreWritten(t *testing.T) {
-	t.Parallel()
-	s := newShelf(InFlight)
-	entered := make(chan bool, 10)
-	for n, room := range []bool{true, true, false} {
-		if s.take(true, share{"a", 100}) != room {
-			t.Errorf("with %d requests that are not written a part has room: %v", 100*n, !room)
-		}
-	}
-	s.written("a")
-	s.leave("a", false, true, 100*time.Millisecond)
-	s.takeOrWait(&waiter{part: true, shares: []share{{"a", 250}}, enter: func() { entered <- true }})
-	if !s.take(false, share{"a", 700}) {
-		t.Error("small events wait for what is not written")
-	}
-	for range 898 {
-		s.written("a")
-	}
-	if len(entered) > 0 {
-		t.Error("a part entered before the requests of others were written")
-	}
-	s.written("a")
-	select {
-	case <-entered:
-	case <-time.After(10 * time.Second):
-		t.Error("a part did not enter when nothing was left to write")
-	}
-	if !s.take(true, share{"b", 250}) {
-		t.Error("a part of another app waits")
 	}
 }
 

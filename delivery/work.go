@@ -25,7 +25,6 @@ type work struct {
 	charged  string          // the app that this send has room of; a new registration may change the message's app
 	owner    time.Time       // when the owner of a retried dead letter's device was read
 	blamed   bool            // an UnclearRefusal is the device's fault
-	written  bool            // it holds up no other one any more
 	hanging  bool            // the service was asked and did not answer
 	accepted bool            // the service took the notification
 	answered bool            // the service was asked, or would have been
