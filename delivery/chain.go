@@ -56,7 +56,7 @@ func (d *Delivery) start(ctx context.Context, w *work) bool {
 	}
 	began := time.Now()
 	w.group.Add(1)
-	d.o.Sender.Start(ctx, w.m.notification(w.id, func() bool { return d.sendable(w) }), func(a transport.Answer) {
+	d.o.Sender.Start(ctx, d.notification(w), func(a transport.Answer) {
 		defer w.group.Done()
 		d.started(ctx, w, a, began)
 	})

@@ -198,7 +198,7 @@ func (d *Delivery) update(w *work, g devices.Guard) {
 // ends a notification that was cancelled, or whose message was redacted, in the meantime.
 func (d *Delivery) send(w *work) transport.Answer {
 	ctx := w.Context()
-	n := w.m.notification(w.id, func() bool { return d.sendable(w) })
+	n := d.notification(w)
 	for {
 		if ctx.Err() != nil || !w.AwaitFresh(ctx) {
 			return transport.Answer{Outcome: transport.NotSent, Err: transport.ErrMayNotSend}
@@ -213,6 +213,13 @@ func (d *Delivery) send(w *work) transport.Answer {
 		d.o.Metrics.answered(w.m.platform(), a, w.m.AcceptedAt)
 		return a
 	}
+}
+
+// notification is what the Sender gets.
+func (d *Delivery) notification(w *work) *transport.Notification {
+	n := w.m.notification(w.id, func() bool { return d.sendable(w) })
+	n.Bulk = w.event != nil && w.event.part()
+	return n
 }
 
 // sendable reports whether a notification may be written now: its result can be recorded, its device was

@@ -73,7 +73,7 @@ type Options struct {
 // begins it.
 func (x *Exchange) Init(ctx context.Context, owner Owner, n *transport.Notification, o Options) {
 	x.owner, x.pool, x.done, x.body, x.check = owner, o.Pool, o.Done, o.Body, n.MaySend
-	x.waiter = h2.Waiter{Group: n.Topic, Limiter: o.Limiter, Context: ctx, Owner: x}
+	x.waiter = h2.Waiter{Group: n.Topic, Bulk: n.Bulk, Limiter: o.Limiter, Context: ctx, Owner: x}
 	x.timer = time.AfterFunc(o.Timeout, func() { x.cancel(context.DeadlineExceeded) })
 	if ctx.Done() != nil {
 		x.unwatch = context.AfterFunc(ctx, func() { x.cancel(ctx.Err()) })
@@ -116,6 +116,7 @@ func (x *Exchange) Acquired(conn *h2.Conn, err error) {
 	}
 	x.conn = conn
 	call := conn.NewCall(x.body, x.check, x)
+	call.Bulk = x.waiter.Bulk
 	x.sent = time.Now()
 	if err = x.use(call); err == nil {
 		err = x.owner.Post(conn, call)

@@ -56,6 +56,9 @@ func (r *Result) Get(name string) string {
 
 // Call is one request on a connection.
 type Call struct {
+	// Bulk calls leave after those that are not, if both have not begun. To be set before Start.
+	Bulk bool
+
 	conn   *Conn
 	owner  Owner
 	body   []byte
@@ -99,7 +102,11 @@ func (call *Call) Start(path string, fields []Field) {
 		return
 	}
 	call.path, call.fields = path, fields
-	c.ready = append(c.ready, call)
+	at := len(c.ready)
+	if !call.Bulk && at > 0 && c.ready[at-1].Bulk {
+		at = slices.IndexFunc(c.ready, func(other *Call) bool { return other.Bulk && other.id == 0 })
+	}
+	c.ready = slices.Insert(c.ready, max(at, 0), call)
 	c.out.wakeWriter()
 }
 

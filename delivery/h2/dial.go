@@ -26,10 +26,7 @@ const maxNew = 8
 // the waiting requests need.
 func (p *Pool) dialIfNeeded() {
 	for !p.closed && p.waiters.Len() > 0 && len(p.conns)+p.dialing < p.o.Conns {
-		var first *Waiter
-		if proven := p.proven(); len(p.conns)-proven+p.dialing < p.needed(proven) {
-			first = p.firstForNew()
-		}
+		first := p.firstForNew()
 		if first == nil {
 			p.expectFirstAnswers()
 			return
@@ -79,20 +76,33 @@ func (p *Pool) retry() {
 	p.dispatch()
 }
 
-// firstForNew is the oldest waiter that a new connection may serve.
+// firstForNew is the oldest waiter of a group that needs a new connection and may try one.
 func (p *Pool) firstForNew() *Waiter {
-	var full *Waiter // its group has tried enough new connections
-	for e := p.waiters.Front(); e != nil; e = e.Next() {
-		w := e.Value.(*Waiter)
-		switch {
-		case full != nil && full.Group == w.Group:
-		case p.untried(w.Group) < p.maxUntried():
-			return w
-		default:
-			full = w
+	proven := p.proven()
+	needed := p.needed(proven)
+	for group := range p.groups {
+		if p.coming(group, proven) >= needed || p.dialing >= maxNew || p.untried(group) >= p.maxUntried() {
+			continue
+		}
+		for e := p.waiters.Front(); e != nil; e = e.Next() {
+			if w := e.Value.(*Waiter); w.Group == group {
+				return w
+			}
 		}
 	}
 	return nil
+}
+
+// coming counts the new connections that a group may hope for. Once a connection has answered, those that have the
+// first request of another group do not count: that group may hang.
+func (p *Pool) coming(group string, proven int) int {
+	n := len(p.conns) - proven + p.dialing
+	for _, c := range p.conns {
+		if proven > 0 && !c.proven && c.inFlight > 0 && c.first != group {
+			n--
+		}
+	}
+	return n
 }
 
 // connect dials after a wait.

@@ -83,12 +83,14 @@ type Pool struct {
 	// purpose, and live only until their last request has its answer.
 	conns  []*Conn
 	ending map[*Conn]struct{}
-	// waiters are served in the order they came.
-	waiters    list.List     // of *Waiter
-	told, last *Waiter       // waiters that unlockAndNotify tells, linked by next
-	dialing    int           // dials under way
-	end        chan struct{} // closed by Close, which ends the dials
-	failures   int           // dials and useless connections in a row
+	// waiters are served in the order they came, bulk ones after all others.
+	waiters    list.List      // of *Waiter
+	bulk       *list.Element  // the first bulk one; nil: there is none
+	groups     map[string]int // how many of them are of each group
+	told, last *Waiter        // waiters that unlockAndNotify tells, linked by next
+	dialing    int            // dials under way
+	end        chan struct{}  // closed by Close, which ends the dials
+	failures   int            // dials and useless connections in a row
 	retryAt    time.Time
 	retrying   bool  // a dispatch is scheduled for retryAt
 	err        error // of the last dial or useless connection since the last answer
@@ -101,7 +103,7 @@ func New(addr string, cfg *tls.Config, o Options) *Pool {
 	o.IdleAfter, o.Conns = cmp.Or(o.IdleAfter, defaultIdleAfter), cmp.Or(o.Conns, MaxConns)
 	o.AnswerWithin = cmp.Or(o.AnswerWithin, min(o.ReadIdle, answerWithin))
 	return &Pool{
-		addr: addr, tls: cfg, o: o, ending: make(map[*Conn]struct{}), end: make(chan struct{}), patience: o.AnswerWithin,
+		addr: addr, tls: cfg, o: o, ending: make(map[*Conn]struct{}), groups: make(map[string]int), end: make(chan struct{}), patience: o.AnswerWithin,
 	}
 }
 

@@ -11,7 +11,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -273,6 +275,75 @@ func TestA6_OneConnectionThenEight(t *testing.T) {
 		p.Release(one.conn, Answered)
 	}
 }
+
+// TestA6_AGroupThatHangsKeepsNoNewConnection: all connections are full of a group whose requests hang, and one more
+// of its requests is the first on a new connection. A single request of another group gets a connection all the same.
+func TestA6_AGroupThatHangsKeepsNoNewConnection(t *testing.T) {
+	t.Parallel()
+	const streams = 250 // the limit of the server for each connection
+	_, p := mustServe(t, echo, func(o *Options) { o.FirstAlone, o.AnswerWithin = true, time.Hour })
+	conn, err := acquire(t.Context(), p, "hangs")
+	storetest.Must(t, err)
+	p.Release(conn, Answered)
+	for range streams + 1 {
+		_, err := acquire(t.Context(), p, "hangs")
+		storetest.Must(t, err)
+	}
+	waits := make(grants, 1)
+	p.Acquire(&Waiter{Group: "hangs", Context: t.Context(), Owner: waits})
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	other, err := acquire(ctx, p, "well")
+	storetest.Must(t, err)
+	p.mu.Lock()
+	if len(p.conns) != 3 || other != p.conns[2] || len(waits) > 0 {
+		t.Errorf("%d connections, %d requests that hang got the third one", len(p.conns), len(waits))
+	}
+	p.mu.Unlock()
+}
+
+// TestA6_BulkRequestsWaitBehindOthers: for a connection, and for their turn on it.
+func TestA6_BulkRequestsWaitBehindOthers(t *testing.T) {
+	t.Parallel()
+	const streams = 250 // the limit of the server for each connection
+	_, p := mustServe(t, echo, func(o *Options) { o.Conns = 1 })
+	end := mustOpen(t, p, streams)
+	var order []string
+	got := make(chan string, 5)
+	for n, name := range []string{"bulk 1", "one", "bulk 2", "two", "three"} {
+		w := &Waiter{Group: "group", Bulk: strings.HasPrefix(name, "bulk"), Context: t.Context(), Owner: owner(func() { got <- name })}
+		if p.Acquire(w); n == 3 {
+			p.Cancel(w, ErrClosed)
+			<-got
+		}
+	}
+	end()
+	for range 4 {
+		order = append(order, <-got)
+	}
+	if want := []string{"one", "three", "bulk 1", "bulk 2"}; !slices.Equal(order, want) {
+		t.Errorf("they got connections in the order %v", order)
+	}
+	c := newConn(p, nil, nil) // nothing of it runs
+	for n := range 5 {
+		call := c.NewCall(nil, nil, nil)
+		call.Bulk = n%2 == 0
+		call.Start("/"+strconv.Itoa(n), nil)
+	}
+	for n, want := range []string{"/1", "/3", "/0", "/2", "/4"} {
+		if call := c.ready[n]; call.path != want {
+			t.Errorf("call %d is to leave as number %d", n, n)
+		}
+	}
+	if p.bulk != nil || len(p.groups) > 0 {
+		t.Errorf("without waiters the pool still has %v and %v", p.bulk, p.groups)
+	}
+}
+
+// owner is told that its waiter has a connection, or that there is none.
+type owner func()
+
+func (o owner) Acquired(*Conn, error) { o() }
 
 // A pool has as many connections as it may, and with CloseLast none that nobody needs.
 func TestConnectionsAreBoundedAndTheLastOneIsClosed(t *testing.T) {

@@ -17,6 +17,8 @@ type Waiter struct {
 	Limiter *Limiter
 	// Context has the values that a connection is opened with; its cancellation is ignored.
 	Context context.Context
+	// Bulk requests wait for a connection behind those that are not.
+	Bulk bool
 	// Owner's Acquired is called once for each Acquire, by any goroutine. It must not block. The
 	// owner gives the room back by Release.
 	Owner interface{ Acquired(c *Conn, err error) }
@@ -145,10 +147,17 @@ func (p *Pool) queue(w *Waiter) {
 		}
 	}
 	w.wait(&p.waiters)
+	switch {
+	case w.Bulk && p.bulk == nil:
+		p.bulk = w.place
+	case !w.Bulk && p.bulk != nil:
+		p.waiters.MoveBefore(w.place, p.bulk)
+	}
+	p.groups[w.Group]++
 	p.dispatch()
 }
 
-// dispatch gives room to the waiters, in the order they came, and opens a connection if some are
+// dispatch gives room to the waiters, in their order, and opens a connection if some are
 // left. New connections go first to groups that have not tried one: a group whose requests hang
 // must not take them all.
 func (p *Pool) dispatch() {
@@ -238,6 +247,14 @@ func (p *Pool) give(w *Waiter, c *Conn) {
 
 // tell ends the waiting of a waiter. unlockAndNotify then calls its owner.
 func (p *Pool) tell(w *Waiter, c *Conn, err error) {
+	if w.in == &p.waiters {
+		if w.place == p.bulk {
+			p.bulk = w.place.Next()
+		}
+		if p.groups[w.Group]--; p.groups[w.Group] == 0 {
+			delete(p.groups, w.Group)
+		}
+	}
 	w.stopWaiting()
 	w.conn, w.err, w.next = c, err, nil
 	if p.last == nil {

@@ -70,6 +70,8 @@ type Notification struct {
 	// Payload is not changed by the sender. The caller must not change it either, not even after
 	// the answer.
 	Payload []byte
+	// Bulk says that the notification is one of a large audience. It leaves after those that are not.
+	Bulk bool
 	// MaySend, if set, is called on every try when the request starts, and again before the end of its
 	// body is written if that had to wait; the service never has the whole request before that. It must
 	// be quick. If it returns false, the answer is NotSent with ErrMayNotSend.
