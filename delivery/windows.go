@@ -190,7 +190,11 @@ func (s *windows) lacking(now time.Time, part bool, shares []share, behind bool)
 // hold takes room for shares; mu is held.
 func (s *windows) hold(now time.Time, shares []share) {
 	for _, one := range shares {
-		s.app(one.app, now).taken += one.n
+		a := s.app(one.app, now)
+		if a.taken == 0 { // it may have waited for records
+			a.answered = now
+		}
+		a.taken += one.n
 		s.taken += one.n
 	}
 }

@@ -97,34 +97,6 @@ func TestW17_AnAppThatHangsKeepsNoOthersDevices(t *testing.T) {
 	}
 }
 
-// TestP6_NoMorePartsThanThereIsRoomFor: while the only app of a large audience does not answer, the audience is not
-// split further. What was split waits for a second at least, not for milliseconds.
-func TestP6_NoMorePartsThanThereIsRoomFor(t *testing.T) {
-	t.Parallel()
-	release := make(chan bool)
-	open := sync.OnceFunc(func() { close(release) })
-	defer open()
-	s := &scripted{answer: func(*transport.Notification) transport.Answer {
-		<-release
-		return transport.Answer{Outcome: transport.Delivered, Status: 200, Took: time.Millisecond}
-	}}
-	p := setup(t, options{sqlTime: time.Minute, sender: func(*pipeline) transport.Sender { return s }})
-	const fans = 20_000 // 200 parts
-	p.mustManyDevices(fans)
-	id, began := p.mustPost(fanOuts[1].event()), time.Now()
-	storetest.Eventually(t, soon, "an app to hang for two seconds", func() bool {
-		if stats, err := p.first.queueOfEvents.Stats(t.Context()); err != nil || stats.Depth+stats.Scheduled > 80 {
-			t.Fatalf("%+v, %v", stats, err)
-		}
-		return time.Since(began) > 4*time.Second
-	})
-	open()
-	p.mustCounts(p.mustEnd(id, api.EventDone), counts{fans, fans, fans, 0, 0})
-	if n := len(s.sent()); n != fans {
-		t.Errorf("%d notifications were sent to %d devices", n, fans)
-	}
-}
-
 // W17: thousands of notifications of one app back off, and events wait for their time. The fan-out of another app
 // goes on as without them, also with more devices in a part than go in one hop.
 func TestW17_WhatWaitsForItsTimeHoldsUpNoFanOut(t *testing.T) {

@@ -69,29 +69,21 @@ func (t *Targeting) partWaitsForWindow(p *page) bool {
 	if !t.patient(p) {
 		return false
 	}
-	least, full := t.windowFull(p.refusedAs())
-	if full {
-		t.wait(p, least, delivery.WindowFull)
-	}
-	return full
-}
-
-// windowFull reports whether the windows have no room for the shares of the part that last found none, and how long
-// to wait at least.
-func (t *Targeting) windowFull(refusedAs string) (least time.Duration, full bool) {
-	shares := t.refused.of(refusedAs)
+	shares := t.refused.of(p.refusedAs())
 	if len(shares) == 0 || t.o.Delivery.Fits(shares) {
-		return 0, false
+		return false
 	}
-	return t.leastWait(shares), true
+	t.waitForWindow(p, shares)
+	return true
 }
 
-// leastWait is how long to wait at least for windows: longer if nothing answers.
-func (t *Targeting) leastWait(shares delivery.Shares) time.Duration {
+// waitForWindow lets a part wait for its apps' windows, and longer if none of them answers.
+func (t *Targeting) waitForWindow(p *page, shares delivery.Shares) {
+	least := t.o.PageDelay
 	if t.o.Delivery.Hang(shares) {
-		return hangingWaitLeast
+		least = hangingWaitLeast
 	}
-	return t.o.PageDelay
+	t.wait(p, least, delivery.WindowFull)
 }
 
 // backlog is the number of jobs of a queue that are ready and wait in the whole cluster: the number read a

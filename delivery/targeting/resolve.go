@@ -199,7 +199,7 @@ func (p *page) settled() bool { return p.c.First || p.c.After(p.job.Settled) }
 // giveBack gives back a part whose apps' windows were full.
 func (t *Targeting) giveBack(p *page, shares delivery.Shares) {
 	t.refused.note(p.refusedAs(), shares)
-	t.wait(p, t.leastWait(shares), delivery.WindowFull)
+	t.waitForWindow(p, shares)
 }
 
 // counted updates the metrics for a page of which these notifications are sent at once.

@@ -248,14 +248,10 @@ func (t *Targeting) nextPage(ctx context.Context, p *page) {
 // partsOfAPage is how many parts a page becomes.
 const partsOfAPage = events.PageSize / events.PartSize
 
-// mayGoOn reports whether the next page of a large audience may be split. It may while its apps have room and few
-// events and parts wait, or when all of its own parts have ended. The work under way is bounded by the
+// mayGoOn reports whether the next page of a large audience may be split. It may while few events
+// and parts wait, or when all of its own parts have ended. The work under way is bounded by the
 // processes that do it.
 func (t *Targeting) mayGoOn(ctx context.Context, p *page) bool {
-	if least, full := t.windowFull(p.event()); full { // its next parts would only wait
-		p.c.Finish(queue.Result{Outcome: queue.Defer, Delay: least, Reason: delivery.WindowFull})
-		return false
-	}
 	if t.events.allows(ctx, t.o.Events, t.o.MostParts, partsOfAPage) {
 		return true
 	}
