@@ -44,11 +44,10 @@ type Options struct {
 	// PushOrigins lists the push services of browsers, by which their apps are named. Default
 	// api.KnownPushOrigins.
 	PushOrigins api.PushOrigins
-	// InFlight limits the requests that a process has under way or whose outcome is not on record. One
-	// app can have at most eight ninths of them. Default InFlight.
+	// InFlight limits the requests that a process has under way, together with those that have ended and
+	// are not on record. One app has at most eight ninths, or one event. Default InFlight.
 	InFlight int
-	// Unrecorded is how many requests have ended whose outcome is not on record, as far as their events
-	// were sent in one hop. Default: none.
+	// Unrecorded is that number for the requests of the queue "events" (queue.Queue.Unrecorded). Default: 0.
 	Unrecorded func() int
 }
 

@@ -19,8 +19,9 @@ const (
 	// one busy app holds eight ninths of the limit for all, and two hold eight seventeenths each. An app that
 	// hangs gives its room back as its requests time out.
 	freeShare = 8
-	// Records lag behind if more requests than this part of the limit have ended without one. Then an app that
-	// has nothing under way does not go beyond its share either: a process that dies repeats what has no record.
+	// Records lag behind if more requests than this part of the limit have ended without one. Then an app without
+	// requests under way does not go beyond its share either, because the death of the process would repeat all
+	// requests that have no record.
 	lagShare = 9
 	// mostWaiting is how many requests may wait for windows before nothing more is claimed.
 	mostWaiting = 2000
