@@ -109,10 +109,10 @@ func (s *stage) burst(d time.Duration, of *side) *side {
 }
 
 // farProcesses sends one event to 100,000 followers, with one, two and four processes that can each
-// have 500 requests of one app under way. At 100 ms these are 5,000 requests a second, so that this
+// have some 350 requests of one app under way. At 100 ms these are 3,500 requests a second, so that this
 // limit counts and not the two processors that all share.
 func farProcesses(w *world) sample {
-	const room = "FANFARE_MAX_IN_FLIGHT=600" // large audiences of the only app may have 500 of these
+	const room = "FANFARE_MAX_IN_FLIGHT=600" // a large audience of the only app may have two thirds of eight ninths of these
 	fans, found := w.few(followers), sample{}
 	s := w.stage(plan{users: devices, fans: fans, env: []string{room}})
 	s.warm("fan-%d", fans)
