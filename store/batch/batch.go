@@ -43,6 +43,7 @@ type Options struct {
 type run[T, R any] struct {
 	items  []T
 	done   chan struct{}
+	late   *Late
 	result R // valid, as err, once done is closed
 	err    error
 }
@@ -54,10 +55,13 @@ func New[T, R any](o Options, do func(context.Context, []T) (R, error)) *Group[T
 }
 
 // Do hands in an item and waits for its run, which begins after the call. The result and the
-// error are those of the whole run. When ctx ends first, Do returns its error, and
-// the item stays in its run.
+// error are those of the whole run. When ctx ends first, Do returns its error, up to 20 ms
+// late, and the item stays in its run.
 func (g *Group[T, R]) Do(ctx context.Context, item T) (R, error) {
 	mine := g.join(ctx, item)
+	if mine.late.Wait(mine.done) {
+		return mine.result, mine.err
+	}
 	select {
 	case <-mine.done:
 		return mine.result, mine.err
@@ -79,7 +83,7 @@ func (g *Group[T, R]) join(ctx context.Context, item T) *run[T, R] {
 	defer g.mu.Unlock()
 	n := len(g.waiting)
 	if n == 0 || g.o.Most > 0 && len(g.waiting[n-1].items) >= g.o.Most {
-		g.waiting = append(g.waiting, &run[T, R]{done: make(chan struct{})})
+		g.waiting = append(g.waiting, &run[T, R]{done: make(chan struct{}), late: NewLate()})
 		n++
 	}
 	mine := g.waiting[n-1]
@@ -163,6 +167,7 @@ func (g *Group[T, R]) carry(ctx context.Context, now *run[T, R]) {
 		}()
 	}
 	now.result, now.err = g.do(limited, now.items)
+	now.late.Stop()
 	if g.o.Rest > 0 {
 		g.mu.Lock()
 		defer g.mu.Unlock()

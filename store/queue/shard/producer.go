@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"fanfare/api"
+	"fanfare/store/batch"
 	"fanfare/store/redisdb"
 )
 
@@ -28,6 +29,7 @@ type Request struct {
 	bytes   int
 	sent    bool // guarded by its producer
 	done    chan struct{}
+	late    *batch.Late // decides when the caller stops waiting and looks at its context
 
 	// valid once done is closed
 	err    error
@@ -138,6 +140,11 @@ func (p *Producer) Add(r *Request) {
 func (p *Producer) put(r *Request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if len(p.waiting) == 0 {
+		r.late = batch.NewLate()
+	} else {
+		r.late = p.waiting[0].late
+	}
 	p.waiting = append(p.waiting, r)
 }
 
@@ -157,6 +164,9 @@ func (p *Producer) Do(ctx context.Context, r *Request) error {
 // Wait ends with the answer or with the caller's context. A request that has not left by
 // then is taken back.
 func (p *Producer) Wait(ctx context.Context, r *Request) error {
+	if r.late.Wait(r.done) {
+		return r.err
+	}
 	select {
 	case <-r.done:
 		return r.err
@@ -188,11 +198,15 @@ func (p *Producer) nextCall() *call {
 	all := slices.Clone(p.waiting[:taken])
 	p.waiting = slices.Delete(p.waiting, 0, taken)
 	worker := p.worker
+	var together *batch.Late // the timer, if no waiting request shares it; stopped with the call's answer
+	if taken > 0 && len(p.waiting) == 0 {
+		together = all[taken-1].late
+	}
 	p.mu.Unlock()
 	if taken == 0 && (!p.compareAfter || worker == nil) {
 		return nil
 	}
-	c := &call{script: p.Scripts.enqueue, requests: all}
+	c := &call{script: p.Scripts.enqueue, requests: all, late: together}
 	if taken == 0 { // the call only asks whether Redis is back
 		c.ctx = worker.process.writes
 	} else if c.ctx = all[0].ctx; worker != nil {
@@ -269,6 +283,9 @@ func (p *Producer) resolve() {
 }
 
 func (p *Producer) answerRequests(c *call, text string) {
+	if c.late != nil {
+		c.late.Stop()
+	}
 	var answers [][]any
 	if text != "" {
 		if err := json.Unmarshal([]byte(text), &answers); err != nil || len(answers) != len(c.requests) {

@@ -47,6 +47,7 @@ type call struct {
 	script   *redisdb.Script
 	args     []any // those after the common ones
 	requests []*Request
+	late     *batch.Late // timer shared by requests that nobody else waits with; stopped with the answer
 	results  []ended
 	marks    []*marked
 	unmark   []string       // jobs whose marks are deleted
