@@ -1,6 +1,7 @@
 package targeting_test
 
 import (
+	"cmp"
 	"database/sql"
 	"strings"
 	"sync"
@@ -18,13 +19,19 @@ import (
 // slowApp is the topic of an app whose push service does not answer as it should.
 const slowApp = "com.example.slow"
 
-// mustTwoApps gives every second fan's device the topic slowApp.
-func (p *pipeline) mustTwoApps() {
+// everySecond and firstHalf choose which of the 36,000 fans have the topic slowApp, in SQL.
+const (
+	everySecond = "substr(user_id, -1) IN ('1', '3', '5', '7', '9')"
+	firstHalf   = "user_id < 'fan018000'"
+)
+
+// mustTwoApps gives the devices of some fans the topic slowApp.
+func (p *pipeline) mustTwoApps(of string) {
 	p.Helper()
 	db, err := sql.Open("sqlite", strings.TrimPrefix(p.o.sql, "sqlite:"))
 	storetest.Must(p, err)
 	defer db.Close()
-	_, err = db.ExecContext(p.Context(), "UPDATE devices SET topic = ? WHERE user_id LIKE 'fan%' AND substr(user_id, -1) IN ('1', '3', '5', '7', '9')", slowApp)
+	_, err = db.ExecContext(p.Context(), "UPDATE devices SET topic = ? WHERE user_id LIKE 'fan%' AND "+of, slowApp)
 	storetest.Must(p, err)
 }
 
@@ -41,7 +48,7 @@ func twoApps(t *testing.T, fans int, o options, slow func(n *transport.Notificat
 	o.sender = func(*pipeline) transport.Sender { return s }
 	p := setup(t, o)
 	p.mustManyDevices(fans)
-	p.mustTwoApps()
+	p.mustTwoApps(cmp.Or(o.slowFans, everySecond))
 	return p, s
 }
 
@@ -61,16 +68,25 @@ func (p *pipeline) mustReach(s *scripted, began time.Time, fast int) time.Durati
 }
 
 // W17: while one app of a large audience does not answer, the devices of the other app get the event in about the
-// time that they need without the fault. What waits of the app that hangs waits as parts. When it answers again its
-// devices get the event, each once.
+// time that they need without the fault, also if the parts that come first have no other devices than those of the app
+// that hangs. What waits of that app waits as parts. When it answers again its devices get the event, each once.
 func TestW17_AnAppThatHangsKeepsNoOthersDevices(t *testing.T) {
 	t.Parallel()
+	for name, slow := range map[string]string{"InEachPart": everySecond, "InPartsOfItsOwn": firstHalf} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			mustKeepApart(t, slow)
+		})
+	}
+}
+
+func mustKeepApart(t *testing.T, slowFans string) {
 	const fans = 36_000
 	run := func(hang bool) time.Duration {
 		release := make(chan bool)
 		open := sync.OnceFunc(func() { close(release) })
 		defer open()
-		p, s := twoApps(t, fans, options{sqlTime: time.Minute, delivery: func(o *delivery.Options) { o.InFlight = 1000 }}, func(*transport.Notification) transport.Answer {
+		p, s := twoApps(t, fans, options{sqlTime: time.Minute, slowFans: slowFans, delivery: func(o *delivery.Options) { o.InFlight = 1000 }}, func(*transport.Notification) transport.Answer {
 			if hang {
 				<-release
 			}

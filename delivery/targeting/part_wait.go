@@ -16,35 +16,36 @@ const (
 	waitShare = 4
 	// hangingWaitLeast is the least wait of a part whose app does not answer.
 	hangingWaitLeast = time.Second
-	// maxRefused is how many events are remembered whose parts found a full window.
-	maxRefused = 1000
+	// maxRefused is how many events and parts are remembered that found a full window.
+	maxRefused = 10_000
 )
 
-// refusals remember, by event, the shares of a part that found a full window.
+// refusals remember the shares that found a full window: for an event those of its last part that did, and for a part
+// its own.
 type refusals struct {
 	mu     sync.Mutex
 	shares map[string]delivery.Shares
 }
 
 // note remembers shares that found a full window; nil: there was room.
-func (r *refusals) note(event string, shares delivery.Shares) {
+func (r *refusals) note(name string, shares delivery.Shares) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(shares) == 0 {
-		delete(r.shares, event)
+		delete(r.shares, name)
 		return
 	}
 	if r.shares == nil || len(r.shares) >= maxRefused {
-		r.shares = map[string]delivery.Shares{} // a forgotten event costs one more reading of settings
+		r.shares = map[string]delivery.Shares{} // what is forgotten costs one more reading of settings
 	}
-	r.shares[event] = shares
+	r.shares[name] = shares
 }
 
-// of returns the shares with which a part of the event last found a full window.
-func (r *refusals) of(event string) delivery.Shares {
+// of returns the shares with which an event or a part last found a full window.
+func (r *refusals) of(name string) delivery.Shares {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.shares[event]
+	return r.shares[name]
 }
 
 // patient reports whether a part still waits for a window instead of going in two hops. Until then it is one
@@ -64,12 +65,18 @@ func (p *page) refusedAs() string {
 }
 
 // partWaitsForWindow lets a part wait, before anything is read for it, as long as the windows have no
-// room for the shares of an earlier part of its event.
+// room for its own shares or those of an earlier part of its event. While the apps of that earlier part hang, only parts
+// that were refused themselves wait, because others may have devices of apps that answer.
 func (t *Targeting) partWaitsForWindow(p *page) bool {
 	if !t.patient(p) {
 		return false
 	}
-	shares := t.refused.of(p.refusedAs())
+	shares := t.refused.of(p.c.ID)
+	if shares == nil {
+		if shares = t.refused.of(p.refusedAs()); t.o.Delivery.Hang(shares) {
+			return false
+		}
+	}
 	if len(shares) == 0 || t.o.Delivery.Fits(shares) {
 		return false
 	}

@@ -43,8 +43,9 @@ type options struct {
 	target   func(*targeting.Options)
 	queue    func(*queue.Options)
 	events   func(*events.Options)
-	idle     bool // start no process
-	twoHops  bool // targeting does not hand events to delivery, as in processes with one role
+	idle     bool   // start no process
+	slowFans string // whose devices have the topic slowApp, in SQL; default: everySecond
+	twoHops  bool   // targeting does not hand events to delivery, as in processes with one role
 }
 
 // pipeline is everything between a posted event and APNs, with real parts.

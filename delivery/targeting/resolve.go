@@ -199,6 +199,7 @@ func (p *page) settled() bool { return p.c.First || p.c.After(p.job.Settled) }
 // giveBack gives back a part whose apps' windows were full.
 func (t *Targeting) giveBack(p *page, shares delivery.Shares) {
 	t.refused.note(p.refusedAs(), shares)
+	t.refused.note(p.c.ID, shares)
 	t.waitForWindow(p, shares)
 }
 
@@ -206,6 +207,7 @@ func (t *Targeting) giveBack(p *page, shares delivery.Shares) {
 func (t *Targeting) counted(p *page, to []delivery.Recipient) {
 	if p.part() {
 		t.refused.note(p.refusedAs(), nil)
+		t.refused.note(p.c.ID, nil)
 	}
 	if len(to) == len(p.found) {
 		t.count(p)
