@@ -255,6 +255,37 @@ func TestU5_BytesOfOneUser(t *testing.T) {
 	}
 }
 
+// U5: the record of an Idempotency-Key stays for a day. So it counts among the bytes of a user's messages.
+func TestU5_IdempotencyKeysOfOneUser(t *testing.T) {
+	t.Parallel()
+	w, admin := setupLimits(t, func(o *handlers.Options) {
+		withRates(o)
+		o.Web.UserMessageBytes = web.RateLimit{Requests: 10_000, Window: time.Hour}
+	})
+	w.mustAnswer(201, w.do(post("/v1/chats", `{"id":"team","creator":"alice","members":["bob"]}`).with(admin)))
+	send := func(key string, caller string) int {
+		c := post("/v1/chats/team/messages", `{"text":"hi","sender":"alice"}`).with(caller)
+		if key != "" {
+			c.headers = append(c.headers, "Idempotency-Key: "+key)
+		}
+		return w.do(c).status
+	}
+	alice := w.mustToken("alice")
+	for i, want := range []int{201, 201, 429} {
+		if got := send(fmt.Sprint("key-", i), alice); got != want {
+			t.Errorf("message %d with a key was answered %d, want %d", i, got, want)
+		}
+	}
+	if got := send("", alice); got != 201 {
+		t.Errorf("a message without a key was answered %d", got)
+	}
+	for i := range 5 {
+		if got := send(fmt.Sprint("backend-", i), admin); got != 201 {
+			t.Errorf("a message of a backend was answered %d", got)
+		}
+	}
+}
+
 // U5: the default rates do not refuse honest clients: all devices of a user that come back after an
 // outage, and a user who tries again with a back-off while a sale opens.
 func TestU5_HonestClientsMeetNoRate(t *testing.T) {

@@ -86,6 +86,10 @@ func (s *Server) spend(info *requestInfo, rt *Route, h http.Header) error {
 	return s.messageRates.take(info.user.ID, 1, info.started, h)
 }
 
+// recordBytes is what the record of an Idempotency-Key counts among the bytes of a user's messages. It has some
+// 250 bytes and stays for a day, while chats bound what messages take.
+const recordBytes = 4096
+
 // spendBytes takes the bytes of a user's message from the user's quota. The headers go on telling of
 // the quota of messages unless this one refuses.
 func (s *Server) spendBytes(info *requestInfo, n int, h http.Header) error {

@@ -94,7 +94,11 @@ func (s *Server) fill(w http.ResponseWriter, r *http.Request, p *plan, in reflec
 		return err
 	}
 	if info := infoOf(r.Context()); p.message && info.user != nil {
-		if err := s.spendBytes(info, len(body), w.Header()); err != nil {
+		n := len(body)
+		if r.Header.Get("Idempotency-Key") != "" {
+			n += recordBytes
+		}
+		if err := s.spendBytes(info, n, w.Header()); err != nil {
 			return err
 		}
 	}
