@@ -35,8 +35,8 @@ func parseExpiry(text string, now time.Time) (*api.Time, error) {
 		at, err = day.AddDate(0, 0, 1), nil
 	}
 	if days, isDays := strings.CutSuffix(text, "d"); isDays {
-		n, bad := strconv.Atoi(days)
-		at, err = now.AddDate(0, 0, n), bad
+		n, bad := strconv.ParseInt(days, 10, 32) // more would wrap around
+		at, err = now.AddDate(0, 0, int(n)), bad
 	} else if lasts, bad := time.ParseDuration(text); bad == nil {
 		at, err = now.Add(lasts), nil
 	}

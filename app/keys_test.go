@@ -23,7 +23,7 @@ func TestParseExpiry(t *testing.T) {
 	if at, err := parseExpiry("", now); at != nil || err != nil {
 		t.Errorf("%v %v", at, err)
 	}
-	for _, text := range []string{"0d", "-3d", "d", "12", "never", "2026-11-21", "-1h", "2026-11-22T15:00:00Z", "2027-13-01", "3000000d", "9999-12-31", "2026-11-23T15:00:00,5Z"} {
+	for _, text := range []string{"0d", "-3d", "d", "12", "never", "2026-11-21", "-1h", "2026-11-22T15:00:00Z", "2027-13-01", "3000000d", "213503982334966d", "9999-12-31", "2026-11-23T15:00:00,5Z"} {
 		if at, err := parseExpiry(text, now); err == nil {
 			t.Errorf("%s: %v", text, at)
 		}

@@ -128,7 +128,7 @@ func TestRetryAfter(t *testing.T) {
 		{time.Now().Add(time.Minute).UTC().Format(http.TimeFormat), 50 * time.Second, time.Minute},
 		// no notification waits for 68 years.
 		{"3600", time.Hour, time.Hour}, {"2147483647", time.Hour, time.Hour}, {"99999999999999999999", time.Hour, time.Hour},
-		{"-99999999999999999999", 0, 0}, {"9223372036", time.Hour, time.Hour},
+		{"-99999999999999999999", 0, 0}, {"-9223372037", 0, 0}, {"9223372036", time.Hour, time.Hour},
 		{"Fri, 31 Dec 9999 23:59:59 GMT", time.Hour, time.Hour}, {"Thu, 01 Jan 1970 00:00:00 GMT", 0, 0},
 	} {
 		w.Script(deviceToken(i), apnstest.Answer{Status: 429, Reason: "TooManyRequests", RetryAfter: row.header})

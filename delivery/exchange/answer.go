@@ -40,7 +40,7 @@ func RetryAfter(s string) time.Duration {
 	}
 	var wait time.Duration
 	if n, err := strconv.ParseInt(s, 10, 64); err == nil || errors.Is(err, strconv.ErrRange) {
-		wait = time.Duration(min(n, int64(maxRetryAfter/time.Second))) * time.Second
+		wait = time.Duration(min(max(n, 0), int64(maxRetryAfter/time.Second))) * time.Second
 	} else if at, err := http.ParseTime(s); err == nil {
 		wait = time.Until(at)
 	}

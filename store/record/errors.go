@@ -61,31 +61,32 @@ func away(err error) bool {
 // connection): out of memory, of disk, of locks or of other resources; too many connections, also of one user, or
 // statements; the host blocked; access or the database gone; starting, shutting down, not yet a member of its
 // cluster, read-only; a failing disk; the connection or the statement ended by the server; a table that has just
-// been changed.
+// been changed; and what a proxy says about the server behind it.
 func mysqlAway() []uint16 {
 	return []uint16{
 		1021, 1030, 1037, 1038, 1040, 1041, 1042, 1044, 1045, 1047, 1049, 1053, 1077, 1114, 1129, 1130, 1135, 1152, 1158, 1159, 1160, 1161,
-		1180, 1203, 1205, 1206, 1213, 1226, 1290, 1297, 1317, 1412, 1461, 1615, 1637, 1689, 1698, 1792, 1836, 1927, 1969, 3024, 3100, 3101, 3168, 3169, 4031,
+		1180, 1203, 1205, 1206, 1213, 1226, 1290, 1297, 1317, 1412, 1461, 1615, 1637, 1689, 1698, 1792, 1836, 1927, 1969, 2002, 2003, 2006, 2013, 3024, 3100, 3101, 3168, 3169, 4031, 9001,
 	}
 }
 
 // Refused reports whether a server is there but refuses the connection: the user, the password, or
-// the name of the database is wrong.
+// the name of the database is wrong, the host or a connection without TLS is not admitted, or the account is locked or
+// its password has expired.
 func Refused(err error) bool {
 	var my *mysql.MySQLError
-	return errors.As(err, &my) && slices.Contains([]uint16{1044, 1045, 1049}, my.Number)
+	return errors.As(err, &my) && slices.Contains([]uint16{1044, 1045, 1049, 1130, 1698, 1862, 3118, 3159, 4151}, my.Number)
 }
 
 // sqliteAway: BUSY, LOCKED, NOMEM, READONLY, INTERRUPT, IOERR, FULL, CANTOPEN.
 func sqliteAway() []int { return []int{5, 6, 7, 8, 9, 10, 13, 14} }
 
 // contention reports whether another transaction was in the way, so that the whole transaction may
-// be run again: a deadlock, a lock wait, a changed record (MariaDB's snapshot isolation),
-// SQLITE_BUSY and SQLITE_LOCKED.
+// be run again: a deadlock, a lock wait, a changed record (MariaDB's snapshot isolation), another member's change
+// (group replication), SQLITE_BUSY and SQLITE_LOCKED.
 func contention(err error) bool {
 	var my *mysql.MySQLError
 	if errors.As(err, &my) {
-		return my.Number == 1213 || my.Number == 1205 || my.Number == 1020
+		return slices.Contains([]uint16{1213, 1205, 1020, 3101}, my.Number)
 	}
 	var lite *sqlite.Error
 	if errors.As(err, &lite) {

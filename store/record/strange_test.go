@@ -30,6 +30,8 @@ func TestURLsOfDatabases(t *testing.T) {
 		server + "#tls=true": "#", server + "?tls=true#x": "#", server + ";tls=true": "name", server + "/tls=true": "name", server + "%3Ftls=true": "name",
 		server + "?tls=REQUIRED": "REQUIRED", server + "?tls=": "tls", server + "?tls=1": `"1"`, server + "?%zz": "options", "mysql://root@h/db?tls=REQUIRED": `"REQUIRED"`,
 		"sqlite:x.db?mode=ro": "no options", "sqlite:": "file", "": "want", "postgres://u@h/x": "want", "mysql://u:secret@h": "want", "mysql:///x": "want", "mysql://u:secret@:3306/x": "want",
+		"mysql://u:secret@h1,h2/x": "several hosts", "mysql://u:secret@h1:3306,h2:3306/x": "several hosts", "mysql://u:secret@h:99999/x": "port", "mysql://u:secret@h:0/x": "port",
+		"sqlite::memory:": "memory", "sqlite://x.db": "without //",
 	} {
 		checked := record.CheckURL(raw)
 		db, err := record.Open(t.Context(), record.Options{URL: raw})
@@ -213,12 +215,32 @@ func TestRefusalsOfSQL(t *testing.T) {
 	for number, state := range map[int]string{
 		1021: "HY000", 1030: "HY000", 1047: "08S01", 1114: "HY000", 1129: "HY000", 1130: "HY000", 1135: "HY000", 1152: "08S01", 1180: "HY000", 1184: "08S01",
 		1206: "HY000", 1226: "42000", 1461: "42000", 1615: "HY000", 1637: "HY000", 3100: "HY000", 4031: "HY000", 4009: "08007",
+		2002: "HY000", 2003: "HY000", 2006: "HY000", 2013: "HY000", 3101: "HY000", 9001: "HY000",
 	} {
 		exec("DROP TRIGGER IF EXISTS refuse")
 		exec(fmt.Sprintf("CREATE TRIGGER refuse BEFORE INSERT ON opt_outs FOR EACH ROW SIGNAL SQLSTATE '%s' SET MYSQL_ERRNO = %d", state, number))
 		_, err := root.PutOptOut(t.Context(), "dora", fmt.Sprint("x", number))
 		if api.CodeOf(err) != api.CodeUnavailable {
 			t.Errorf("%d: %s %v", number, api.CodeOf(err), err)
+		}
+	}
+}
+
+// A server that will not admit this user, however often it is asked, is told from one that is away.
+func TestUsersThatAreRefused(t *testing.T) {
+	t.Parallel()
+	server := storetest.PrivateMySQL(t)
+	root := setup(t, server.URL())
+	for user, how := range map[string]string{
+		"locked": "IDENTIFIED BY 'x' ACCOUNT LOCK", "local": "IDENTIFIED VIA unix_socket", "late": "IDENTIFIED BY 'x' PASSWORD EXPIRE", "other": "IDENTIFIED BY 'y'",
+	} {
+		_, err := root.SQL().ExecContext(t.Context(), "CREATE USER "+user+"@'127.0.0.1' "+how)
+		storetest.Must(t, err)
+		u, err := url.Parse(server.URL())
+		storetest.Must(t, err)
+		u.User = url.UserPassword(user, "x")
+		if _, err := mustOpen(t, record.Options{URL: u.String()}).Ping(t.Context()); !record.Refused(err) {
+			t.Errorf("%s: %v", user, err)
 		}
 	}
 }

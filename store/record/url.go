@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/go-sql-driver/mysql"
@@ -35,7 +36,13 @@ func parseURL(raw string) (file string, server *mysql.Config, err error) {
 	if u.Port() == "" {
 		c.Addr = net.JoinHostPort(u.Hostname(), "3306")
 	}
+	_, port, err := net.SplitHostPort(c.Addr)
+	n, bad := strconv.ParseUint(port, 10, 16)
 	switch {
+	case strings.Contains(u.Host, ","):
+		return "", nil, errors.New("names several hosts; use the one address that leads to the primary")
+	case err != nil || bad != nil || n == 0:
+		return "", nil, errors.New("the port is not a number of 1 to 65535")
 	case strings.Contains(raw, "#"):
 		return "", nil, errors.New("must not contain #: what follows it would be ignored")
 	case strings.ContainsAny(c.DBName, "/?;="):
@@ -49,6 +56,10 @@ func checkFile(file string) error {
 	switch {
 	case file == "":
 		return errors.New("names no file")
+	case file == ":memory:":
+		return errors.New("must be a file: a database in memory would be another one for each connection")
+	case strings.HasPrefix(file, "//") && !strings.HasPrefix(file, "///"):
+		return errors.New("want sqlite:<file>, such as sqlite:fanfare.db or sqlite:/var/lib/fanfare.db, without //")
 	case strings.Contains(file, "?"):
 		return errors.New("an SQLite file has no options; the name of the file must not contain ?")
 	}

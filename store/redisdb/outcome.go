@@ -53,6 +53,7 @@ var refusals = []struct {
 	{"NOREPLICAS", unsent},
 	{"BUSY ", unsent},
 	{"NOAUTH", unsent},
+	{"DENIED ", unsent},
 	{"WRONGPASS", unsent},
 	{"UNBLOCKED", unsent},
 	{"ERR max number of clients", unsent},

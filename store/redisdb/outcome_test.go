@@ -101,7 +101,7 @@ func TestErr(t *testing.T) {
 	for text, want := range map[string]api.Code{
 		"LOADING x": api.CodeUnavailable, "CLUSTERDOWN x": api.CodeUnavailable, "READONLY x": api.CodeUnavailable,
 		"MASTERDOWN x": api.CodeUnavailable, "MISCONF x": api.CodeUnavailable, "NOREPLICAS x": api.CodeUnavailable,
-		"TRYAGAIN x": api.CodeUnavailable, "NOAUTH x": api.CodeUnavailable, "OOM x": api.CodeOverloaded,
+		"TRYAGAIN x": api.CodeUnavailable, "DENIED x": api.CodeUnavailable, "NOAUTH x": api.CodeUnavailable, "OOM x": api.CodeOverloaded,
 	} {
 		t.Run(text, func(t *testing.T) {
 			t.Parallel()
