@@ -56,10 +56,14 @@ type DeadFilter struct {
 // There are three queues.
 const deadLook = 10_000 / 3
 
+// deadPageBytes bounds the letters of a queue that a page reads, of all shards together. Each shard gives one at
+// least.
+const deadPageBytes = 4 << 20
+
 // DeadLetters lists dead letters of some queues that a filter chooses, newest first. The cursor is the
-// Next of the list before, over the same queues; limit is at most api.MaxPageSize. With a filter, a list
-// may be short, or even empty, although it has a Next: it looks at some 3,000 letters of each queue at
-// most.
+// Next of the list before, over the same queues; limit is at most api.MaxPageSize. A list with
+// large letters may be short although it has a Next, and one with a filter even empty: it looks at some 3,000 letters of
+// each queue at most.
 func DeadLetters(ctx context.Context, f DeadFilter, cursor string, limit int, queues ...*Queue) (*api.DeadLetterList, error) {
 	before, err := parseDeadCursor(cursor)
 	if err != nil {

@@ -107,7 +107,7 @@ type deadSearch struct {
 }
 
 func (q *Queue) findDead(ctx context.Context, n int, f DeadFilter, s deadSearch) redis.Cmder {
-	return q.common.Scripts.DeadFind.Cmd(ctx, q.shards[n].Keys(), s.newest, s.look, s.most, f.Reason, f.Type, f.App, s.what)
+	return q.common.Scripts.DeadFind.Cmd(ctx, q.shards[n].Keys(), s.newest, s.look, s.most, f.Reason, f.Type, f.App, s.what, max(1, deadPageBytes/q.o.Shards))
 }
 
 // foundDead reads the answer of findDead: what it found, and the id of the last letter that it looked

@@ -46,6 +46,44 @@ func TestQ18_DeadLettersAreBounded(t *testing.T) {
 	})
 }
 
+// Q18: a page of dead letters has a bound of bytes as well. The pages together have each letter once, newest first.
+func TestQ18_PagesOfLargeDeadLetters(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+		const letters, size = 160, 60_000 // 9.6 MB
+		w := setup(t, db, func(o *queue.Options) { o.Shards = 2 })
+		for i := range letters {
+			w.mustEnqueue(queue.Job{ID: queue.NewID(i%2, epoch), Shard: i % 2, Payload: fmt.Appendf(nil, `"%0*d"`, size, i)})
+		}
+		w.run(queue.Each(func(context.Context, *queue.Claimed) queue.Result {
+			return queue.Result{Outcome: queue.Dead, Reason: "r"}
+		}))
+		w.mustBeEmpty()
+		seen, cursor, before := map[string]bool{}, "", time.Time{}
+		for page := 1; ; page++ {
+			list, err := queue.DeadLetters(t.Context(), queue.DeadFilter{}, cursor, api.MaxPageSize, w.q)
+			storetest.Must(t, err)
+			bytes := 0
+			for _, d := range list.Items {
+				bytes += len(d.Payload)
+				if seen[d.ID] || !before.IsZero() && d.FailedAt.After(before) {
+					t.Errorf("%s comes twice, or out of turn", d.ID)
+				}
+				seen[d.ID], before = true, d.FailedAt.Time
+			}
+			if bytes > 4<<20+2*size || len(list.Items) == 0 || page > letters {
+				t.Fatalf("page %d has %d letters of %d bytes", page, len(list.Items), bytes)
+			}
+			if cursor = list.Next; cursor == "" {
+				break
+			}
+		}
+		if len(seen) != letters {
+			t.Errorf("%d letters of %d are listed", len(seen), letters)
+		}
+	})
+}
+
 func TestQ19_RetryingADeadLetter(t *testing.T) {
 	t.Parallel()
 	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {

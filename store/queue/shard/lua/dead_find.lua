@@ -2,7 +2,8 @@
 -- KEYS: 1 the shard's records, 2 a key that never exists
 -- ARGV: 1 newest id to look at, as XREVRANGE takes it, 2 most letters to look at, 3 most to
 --       find, 4 reason or '', 5 type or '', 6 app, its topic or '', 7 what to answer of
---       each: w the whole letter, i the ids of letter and job, g its reason and class, or '' nothing
+--       each: w the whole letter, i the ids of letter and job, g its reason and class, or '' nothing,
+--       8 bytes of whole letters after which it stops
 -- RETURNS: {how many it found, the id of the last letter it looked at or '' if that was the oldest, what it
 --          found; whole letters as XREVRANGE has them}
 -- @include lua/part_shard.lua
@@ -17,16 +18,33 @@ local function fits(v)
   return app == '' or app == its_app or app == string.match(its_app or '', '^[^/]*')
 end
 
-local count, last, found = 0, '', {}
-local letters = redis.call('XREVRANGE', DEAD, ARGV[1], '-', 'COUNT', look)
-for n, one in ipairs(letters) do
-  if fits(one[2]) then
-    count = count + 1
-    found[count] = what == 'w' and one or what == 'i' and { one[1], one[2][2] } or what == 'g' and one[2][20] .. '\31' .. (one[2][CLASS] or '') or nil
-  end
-  if n == look or count == most and n < #letters then
-    last = one[1]
-    break
+local STEP, bytes = 50, tonumber(ARGV[8])
+local count, size, seen, last, found, from = 0, 0, 0, '', {}, ARGV[1]
+
+-- take notes what is to be answered of a letter.
+local function take(one)
+  local v = one[2]
+  count = count + 1
+  found[count] = what == 'w' and one or what == 'i' and { one[1], v[2] } or what == 'g' and v[20] .. '\31' .. (v[CLASS] or '') or nil
+  if what == 'w' then
+    for _, text in ipairs(v) do size = size + #text end
   end
 end
+
+repeat
+  local letters = redis.call('XREVRANGE', DEAD, from, '-', 'COUNT', STEP)
+  for n, one in ipairs(letters) do
+    seen = seen + 1
+    if fits(one[2]) then take(one) end
+    from = '(' .. one[1]
+    if seen == look then
+      last = one[1]
+    elseif count == most or size >= bytes then
+      local more = n < #letters or #letters == STEP and #redis.call('XREVRANGE', DEAD, from, '-', 'COUNT', 1) > 0
+      if more then last = one[1] end
+      letters = {}
+    end
+    if last ~= '' then break end
+  end
+until last ~= '' or #letters < STEP
 return { count, last, found }
