@@ -70,9 +70,15 @@ func (m *clusterMap) read(ctx context.Context) ([]*redis.Client, error) {
 // to time: the clients may have asked a node that did not know the new map yet.
 func (m *clusterMap) readNow(ctx context.Context, _ []struct{}) (_ []*redis.Client, err error) {
 	now := time.Now()
+	first := len(m.nodes) == 0
+	if first { // and once more below, so that the clients' map is not older than the one that is seen
+		if m.nodes, err = m.reload(ctx); err != nil {
+			return nil, err
+		}
+	}
 	seen, known := m.ask(ctx)
 	if known && seen != m.seen {
-		if m.seen != 0 { // not the first
+		if !first {
 			m.changed = now
 		}
 		m.seen = seen

@@ -77,3 +77,18 @@ func TestTheMapOfSlotsIsReadRarely(t *testing.T) {
 		callers.Wait()
 	})
 }
+
+// The first change of a Cluster's map is noticed at once, also if nothing was read between the start and it.
+func TestTheFirstChangeOfTheMap(t *testing.T) {
+	t.Parallel()
+	c := storetest.PrivateCluster(t, 0)
+	db := storetest.Open(t, c.URL())
+	key := "{moved}k"
+	set := func() error {
+		return db.Pipeline(t.Context(), redisdb.Write, redis.NewCmd(t.Context(), "set", key, "v"))
+	}
+	mustNil(t, set())
+	m := storetest.BeginMove(t, c, key)
+	m.Finish()
+	storetest.Eventually(t, deadline, "a write at the new master", func() bool { return set() == nil }) // the map is read every 10 s without need
+}
