@@ -18,8 +18,15 @@ end
 -- KNOWN is for how long after its end a released or expired hold can be read, in ms.
 local KNOWN = 3600000
 
--- finish ends a hold: s sold, r released, e expired. It begins with ZREM, which a Redis without
--- memory allows: after its first write a script may do all others too.
+-- set_due sets when a hold is due. It begins with ZREM, which a Redis without memory allows: after its first write a
+-- script may do all others too. It removes nothing, because a slot that moves would not let a key that is empty be
+-- written again.
+local function set_due(id, at)
+  redis.call('ZREM', DUE, '')
+  redis.call('ZADD', DUE, at, id)
+end
+
+-- finish ends a hold: s sold, r released, e expired. It begins with a command that a Redis without memory allows.
 local function finish(id, r, state, now)
   local units = 0
   for sku, n in string.gmatch(r.lines, '([^=,]+)=(%d+)') do
@@ -27,12 +34,13 @@ local function finish(id, r, state, now)
     t.h, units = t.h - n, units + n
     if state == 's' then t.s = t.s + n else give(t, tonumber(n)) end
   end
-  redis.call('ZREM', DUE, id)
-  if state ~= 's' then
+  if state == 's' then
+    redis.call('ZREM', DUE, id)
+  else
     local field = user_field(r.user)
     local had, last = units_of(field)
     set_units(field, had - units, last)
-    redis.call('ZADD', DUE, int(now + KNOWN), id)
+    set_due(id, int(now + KNOWN))
   end
   r.state, r.ended = state, int(now)
   return store(id, r)

@@ -34,13 +34,12 @@ local function order_waits(id)
   return (waits[id] or redis.call('ZSCORE', ORDERS, id)) and 1 or 0
 end
 
--- extend begins with ZREM, like finish of lua/part_due.lua.
+-- extend begins like finish of lua/part_due.lua.
 local function extend(id, r, text, hold)
   local till = math.min(now + hold, tonumber(r.created) + tonumber(s[4] or 0))
   if till <= tonumber(r.expires) then return text end
   r.expires = int(till)
-  redis.call('ZREM', DUE, id)
-  redis.call('ZADD', DUE, r.expires, id)
+  set_due(id, r.expires)
   return store(id, r)
 end
 
