@@ -316,3 +316,33 @@ func TestP10_OneMasterAwayHoldsUpNoOthersRows(t *testing.T) {
 		}
 	}
 }
+
+// P10: a user whose master is away holds up no guards of a batch on the other masters.
+func TestP10_OneMasterAwayHoldsUpNoGuardsOfABatch(t *testing.T) {
+	t.Parallel()
+	c := storetest.PrivateCluster(t, 0, "--cluster-require-full-coverage", "no")
+	w := setup(t, c.URL(), storetest.SQLite(t))
+	w.store.DropRelay()
+	users := append(usersOf(t, c, c.Nodes[0], true, 1), usersOf(t, c, c.Nodes[0], false, 29)...)
+	var list []api.DeviceEntry
+	for i, user := range users {
+		list = append(list, entry(user, i))
+	}
+	_, err := w.store.PutDevices(t.Context(), list, api.Idempotency{})
+	storetest.Must(t, err)
+	c.Nodes[0].Kill()
+	if err := w.rec.NewRelay(quick, w.store.Outbox()).Sweep(t.Context()); err == nil {
+		t.Error("the relay did not notice that a master is away")
+	}
+	written := 0
+	for _, node := range c.Nodes[1:] {
+		for i := range users {
+			keys, err := node.Client().Keys(t.Context(), "ff:{q:notifications:*"+devices.GuardName(token(i))).Result()
+			storetest.Must(t, err)
+			written += len(keys)
+		}
+	}
+	if written < len(users)/3 {
+		t.Errorf("%d guards of %d are written", written, len(users))
+	}
+}

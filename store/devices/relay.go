@@ -34,11 +34,9 @@ func (s *Store) relayBatch(ctx context.Context, row record.OutboxRow) error {
 	if err := json.Unmarshal([]byte(row.Payload), &of); err != nil {
 		return err
 	}
-	if _, err := s.relayUsers(ctx, of.Users); err != nil {
-		return err
-	}
-	_, err := s.writeGuards(ctx, settingsChange{tokens: of.Tokens})
-	return err
+	_, err := s.relayUsers(ctx, of.Users)
+	_, failed := s.writeGuards(ctx, settingsChange{tokens: of.Tokens}) // also if a user's master is away
+	return errors.Join(err, failed)
 }
 
 // relaySubjects relays the subjects of rows, each once. The rows of those that relay returns are done: a
