@@ -31,7 +31,7 @@ local function take(one)
   end
 end
 
-repeat
+for _ = 1, math.ceil(look / STEP) do
   local letters = redis.call('XREVRANGE', DEAD, from, '-', 'COUNT', STEP)
   for n, one in ipairs(letters) do
     seen = seen + 1
@@ -46,5 +46,6 @@ repeat
     end
     if last ~= '' then break end
   end
-until last ~= '' or #letters < STEP
+  if last ~= '' or #letters < STEP then break end
+end
 return { count, last, found }
