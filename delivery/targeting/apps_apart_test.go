@@ -69,7 +69,7 @@ func (p *pipeline) mustReach(s *scripted, began time.Time, fast int) time.Durati
 
 // W17: while one app of a large audience does not answer, the devices of the other app get the event in about the
 // time that they need without the fault, also if the parts that come first have no other devices than those of the app
-// that hangs. What waits of that app waits as parts. When it answers again its devices get the event, each once.
+// that hangs. Notifications of that app wait as parts. When it answers again its devices get the event, each once.
 func TestW17_AnAppThatHangsKeepsNoOthersDevices(t *testing.T) {
 	t.Parallel()
 	for name, slow := range map[string]string{"InEachPart": everySecond, "InPartsOfItsOwn": firstHalf} {

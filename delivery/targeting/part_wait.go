@@ -16,12 +16,14 @@ const (
 	waitShare = 4
 	// hangingWaitLeast is the least wait of a part whose app does not answer.
 	hangingWaitLeast = time.Second
+	// looksPerSecond limits the parts that are read although another part of their event found that its apps hang.
+	looksPerSecond = 100
 	// maxRefused is how many events and parts are remembered that found a full window.
 	maxRefused = 10_000
 )
 
 // refusals remember the shares that found a full window: for an event those of its last part that did, and for a part
-// its own.
+// whose apps hung its own.
 type refusals struct {
 	mu     sync.Mutex
 	shares map[string]delivery.Shares
@@ -36,7 +38,7 @@ func (r *refusals) note(name string, shares delivery.Shares) {
 		return
 	}
 	if r.shares == nil || len(r.shares) >= maxRefused {
-		r.shares = map[string]delivery.Shares{} // what is forgotten costs one more reading of settings
+		r.shares = map[string]delivery.Shares{} // a forgotten part reads settings once more
 	}
 	r.shares[name] = shares
 }
@@ -65,19 +67,18 @@ func (p *page) refusedAs() string {
 }
 
 // partWaitsForWindow lets a part wait, before anything is read for it, as long as the windows have no
-// room for its own shares or those of an earlier part of its event. While the apps of that earlier part hang, only parts
-// that were refused themselves wait, because others may have devices of apps that answer.
+// room for its own shares or those of an earlier part of its event. While the apps of that earlier part hang, parts that
+// were not refused themselves are read, some at a time, because they may have devices of apps that answer.
 func (t *Targeting) partWaitsForWindow(p *page) bool {
 	if !t.patient(p) {
 		return false
 	}
 	shares := t.refused.of(p.c.ID)
-	if shares == nil {
-		if shares = t.refused.of(p.refusedAs()); t.o.Delivery.Hang(shares) {
-			return false
-		}
+	own := len(shares) > 0
+	if !own {
+		shares = t.refused.of(p.refusedAs())
 	}
-	if len(shares) == 0 || t.o.Delivery.Fits(shares) {
+	if len(shares) == 0 || t.o.Delivery.Fits(shares) || !own && t.o.Delivery.Hang(shares) && t.looks.Allow() {
 		return false
 	}
 	t.waitForWindow(p, shares)

@@ -199,7 +199,9 @@ func (p *page) settled() bool { return p.c.First || p.c.After(p.job.Settled) }
 // giveBack gives back a part whose apps' windows were full.
 func (t *Targeting) giveBack(p *page, shares delivery.Shares) {
 	t.refused.note(p.refusedAs(), shares)
-	t.refused.note(p.c.ID, shares)
+	if t.o.Delivery.Hang(shares) {
+		t.refused.note(p.c.ID, shares)
+	}
 	t.waitForWindow(p, shares)
 }
 

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"fanfare/delivery"
 	"fanfare/store/devices"
 	"fanfare/store/events"
@@ -63,6 +65,7 @@ type Options struct {
 type Targeting struct {
 	o       Options
 	refused refusals
+	looks   *rate.Limiter // for parts that are read although their event's apps hang
 	// The backlogs as last read.
 	events, notifications backlog
 	sending               sync.WaitGroup // counts what Delivery sends at once, and the goroutines that ask SQL
@@ -79,7 +82,7 @@ func New(o Options) *Targeting {
 	if o.Metrics == nil {
 		o.Metrics = delivery.NewMetrics(nil, nil)
 	}
-	return &Targeting{o: o}
+	return &Targeting{o: o, looks: rate.NewLimiter(looksPerSecond, 1)}
 }
 
 // Run targets events until ctx ends and everything it began is finished or handed back.
