@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"fanfare/api"
@@ -36,6 +37,7 @@ type requestInfo struct {
 	deadline time.Time // zero: none
 	limit    sync.Once // makes limited
 	limited  context.Context
+	made     atomic.Bool // limited is there
 	cancel   context.CancelFunc
 }
 
@@ -92,8 +94,16 @@ func (i *requestInfo) Deadline() (time.Time, bool) {
 // Done is closed when the caller has gone or the deadline has passed.
 func (i *requestInfo) Done() <-chan struct{} { return i.timed().Done() }
 
-// Err reports whether the caller has gone or the deadline has passed.
-func (i *requestInfo) Err() error { return i.timed().Err() }
+// Err reports whether the caller has gone or the deadline has passed. It needs no timer.
+func (i *requestInfo) Err() error {
+	switch {
+	case i.made.Load():
+		return i.limited.Err()
+	case i.deadline.IsZero() || time.Now().Before(i.deadline):
+		return i.Context.Err()
+	}
+	return i.timed().Err()
+}
 
 // Value finds the info itself, and the values of net/http.
 func (i *requestInfo) Value(key any) any {
@@ -109,14 +119,20 @@ func (i *requestInfo) timed() context.Context {
 	if i.deadline.IsZero() {
 		return i.Context
 	}
-	i.limit.Do(func() { i.limited, i.cancel = context.WithDeadline(i.Context, i.deadline) })
+	i.limit.Do(func() {
+		i.limited, i.cancel = context.WithDeadline(i.Context, i.deadline)
+		i.made.Store(true)
+	})
 	return i.limited
 }
 
 // close frees the timer. For a goroutine that still holds the context, the context ends, as net/http's
 // own context does at this time.
 func (i *requestInfo) close() {
-	i.limit.Do(func() { i.limited, i.cancel = i.Context, func() {} })
+	i.limit.Do(func() {
+		i.limited, i.cancel = i.Context, func() {}
+		i.made.Store(true)
+	})
 	i.cancel()
 }
 

@@ -66,6 +66,24 @@ func TestRequestContext(t *testing.T) {
 			}
 		}
 	})
+	t.Run("an error needs no timer", func(t *testing.T) {
+		t.Parallel()
+		info, leave := mustBegin(t)
+		defer leave()
+		info.deadline = time.Now().Add(20 * time.Millisecond)
+		if err := info.Err(); err != nil || info.limited != nil {
+			t.Errorf("%v, %v", err, info.limited)
+		}
+		for info.Err() == nil && time.Since(info.deadline) < time.Minute {
+			<-time.After(time.Millisecond)
+		}
+		if err := info.Err(); !errors.Is(err, context.DeadlineExceeded) || time.Now().Before(info.deadline) {
+			t.Errorf("%v", err)
+		}
+		if err := ended(info, t); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v", err)
+		}
+	})
 	t.Run("nobody who comes late waits for ever", func(t *testing.T) {
 		t.Parallel()
 		for _, early := range []bool{true, false} {

@@ -75,6 +75,23 @@ func TestCrowd(t *testing.T) {
 			t.Errorf("runs %v", s.runs)
 		}
 	})
+	t.Run("WhatIsGivenUpJustNowNeverLeaves", func(t *testing.T) {
+		t.Parallel()
+		s := newCrowdSetup()
+		first := s.call(t.Context(), 1)
+		<-s.begun
+		ctx, cancel := context.WithCancel(t.Context())
+		second, third := s.call(ctx, 2), s.call(t.Context(), 3)
+		storetest.Eventually(t, patience, "both wait", func() bool { return s.Waiting() == 2 })
+		cancel()
+		close(s.release)
+		if got := <-second; got.left || !errors.Is(got.err, context.Canceled) {
+			t.Errorf("given up: %+v", got)
+		}
+		if a, b := <-first, <-third; a.err != nil || b.err != nil || len(s.runs) != 2 || !slices.Equal(s.runs[1], []int{3}) {
+			t.Errorf("%+v, %+v, runs %v", a, b, s.runs)
+		}
+	})
 	t.Run("WhatIsGivenUpNeverLeaves", func(t *testing.T) {
 		t.Parallel()
 		s := newCrowdSetup()
