@@ -23,6 +23,9 @@ const (
 type call struct {
 	once string // key of the idempotency record; "": none
 	args [callerArgs]any
+	// provisional is a status that is true only with the replicas, as answerDone is: a master that was emptied and has
+	// not been told yet that it is none knows nothing. 0: none.
+	provisional int64
 
 	// The answer:
 	status int64
@@ -57,7 +60,7 @@ func crowdCmd(ctx context.Context, p *partition, script *redisdb.Script, common 
 }
 
 // handOut gives each caller its answer. When too few replicas acknowledged the script, only
-// callers whose reservation was made, changed or found get that error: a refusal is true
+// callers whose reservation was made, changed, found or unknown get that error: other refusals are true
 // without replicas.
 func handOut(script *redisdb.Script, cmd *redis.Cmd, sent error, calls []*call) {
 	var all []any
@@ -89,7 +92,7 @@ func (c *call) read(head []any, own any, sent error) {
 	if c.answer != nil {
 		c.status = redisdb.NumberAt(c.answer, 0)
 	}
-	if c.status == answerDone || c.status == answerReplayed {
+	if c.status == answerDone || c.status == answerReplayed || c.provisional != 0 && c.status == c.provisional {
 		c.err = sent
 	}
 }

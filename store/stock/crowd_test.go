@@ -311,6 +311,33 @@ func TestS4_EndsOfACrowd(t *testing.T) {
 	})
 }
 
+// S14: a master without its replicas, which may have been emptied, does not say that a hold is unknown.
+func TestS14_NoHoldIsUnknownWithoutReplicas(t *testing.T) {
+	t.Parallel()
+	first := storetest.Redis(t)
+	w := newLiveWorld(t, storetest.Open(t, first.URL()))
+	w.mustOpen(offer{stock: map[string]int64{"s": 2}, maxHold: 3_600_000})
+	careful := w.another(Options{MinReplicas: 1})
+	mustSay := func(want api.Code) {
+		t.Helper()
+		_, extended := careful.extend(newID(0), 60_000)
+		_, released := careful.End(t.Context(), EndHold{Sale: w.sale, ID: newID(0)})
+		_, confirmed := careful.End(t.Context(), EndHold{Sale: w.sale, ID: newID(0), Sell: true, Once: key("k", "")})
+		for what, err := range map[string]error{"extend": extended, "release": released, "confirm": confirmed} {
+			if api.CodeOf(err) != want {
+				t.Errorf("%s: %v, want %s", what, err, want)
+			}
+		}
+	}
+	mustSay(api.CodeUnknownOutcome)
+	storetest.Redis(t, "--replicaof", fmt.Sprintf("127.0.0.1 %d", first.Port()))
+	storetest.Eventually(t, patience, "a replica follows", func() bool {
+		n, err := first.Client().Wait(t.Context(), 1, time.Second).Result()
+		return err == nil && n == 1
+	})
+	mustSay(api.CodeNotFound)
+}
+
 // A crowd waits once for the replicas. Those who were refused need none.
 func TestS14_OneWaitForACrowd(t *testing.T) {
 	t.Parallel()

@@ -70,7 +70,7 @@ func (rs *reservations) Extend(ctx context.Context, e ExtendHold) (Ended, error)
 
 // change ends a hold or extends it. wanted is what lua/reservation_end.lua takes.
 func (rs *reservations) change(ctx context.Context, p *partition, id, wanted string, once api.Idempotency) (Ended, error) {
-	c := &call{args: [callerArgs]any{id, wanted, "", newRequest()}}
+	c := &call{args: [callerArgs]any{id, wanted, "", newRequest()}, provisional: endUnknown}
 	if once.Key != "" {
 		c.once, c.args[2] = p.once(once.Name()), once.Body[:]
 	}

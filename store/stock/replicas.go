@@ -15,7 +15,7 @@ func sender(db *redisdb.DB, minReplicas int) redisdb.Sender {
 	return (&redisdb.Replicas{DB: db, Need: minReplicas, Mark: waitKey, Wrote: wrote}).Send
 }
 
-// wrote reports whether a script changed something, or found that an earlier run of it did.
+// wrote reports whether a script changed something, found that an earlier run of it did, or does not know a reservation.
 func wrote(cmd redis.Cmder) bool {
 	c, ok := cmd.(*redis.Cmd)
 	if !ok {

@@ -9,7 +9,7 @@
 --       behind that letter, the user who must have made it, if that matters, or h and for how
 --       long from now it is to be held in ms; the digest of the body ('' without a record);
 --       and the id of this request
--- RETURNS: {1 a reservation has ended as asked, or 0, {version}, each caller's answer},
+-- RETURNS: {1 a reservation has ended as asked or is unknown, or 0, {version}, each caller's answer},
 --          {4, 5, 6 as unusable}. An answer is
 --          {1 it has ended as asked, the reservation, 1 its order is not on record},
 --          {2 the same, by a replay}, {3 other body}, {5 the load must end first}, {7 unknown},
@@ -25,7 +25,7 @@ local loading = s[2] == '@' .. run_id(run)
 local why = unusable(s[1], not loading and s[2], s[3], loading and '' or run)
 if why then return { why } end
 local now = now_ms()
-local ids, sold, waits = {}, {}, {}
+local ids, sold, waits, unknown = {}, {}, {}, false
 for i = first, #ARGV, ARGS do ids[#ids + 1] = ARGV[i] end
 local known = redis.call('HMGET', RESERVATIONS, unpack(ids))
 read_records()
@@ -53,7 +53,10 @@ local function finish_of(i, n, key)
   local r = parse(text)
   local stays = r and (r.state == 's' and wanted == 's' or r.state == 'h' and wanted ~= 'r' and now < tonumber(r.expires))
   if loading and not stays then return { 5 } end
-  if not r or wanted ~= 'h' and own ~= '' and own ~= r.user then return { 7 } end
+  if not r or wanted ~= 'h' and own ~= '' and own ~= r.user then
+    unknown = true
+    return { 7 }
+  end
   if r.state == 'h' and wanted == 'h' and now < tonumber(r.expires) then
     text = extend(id, r, text, tonumber(own))
   elseif r.state == 'h' then
@@ -72,4 +75,5 @@ end
 local answers = each_caller(first, { s[1] }, finish_of)
 save()
 if #sold > 0 then redis.call('ZADD', ORDERS, unpack(sold)) end
+if unknown then answers[1] = 1 end
 return answers
