@@ -21,7 +21,7 @@ end
 local STEP, bytes = 50, tonumber(ARGV[8])
 local count, size, seen, last, found, from = 0, 0, 0, '', {}, ARGV[1]
 
--- take notes what is to be answered of a letter.
+-- take adds a letter to the answer.
 local function take(one)
   local v = one[2]
   count = count + 1
