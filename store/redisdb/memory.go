@@ -54,6 +54,15 @@ type Reading struct {
 	ClockAhead time.Duration
 }
 
+// BackSince is when all masters answered again after one had not, as far as Run knows, which asks every second. It is the
+// zero time if Run has missed none.
+func (db *DB) BackSince() (at time.Time) {
+	if ns := db.back.Load(); ns != 0 {
+		at = time.Unix(0, ns)
+	}
+	return at
+}
+
 // Reading is the last reading of Run or Check; nil while no master answers, or if Redis is
 // embedded.
 func (db *DB) Reading() *Reading { return db.reading.Load() }
@@ -63,8 +72,11 @@ func (db *DB) Reading() *Reading { return db.reading.Load() }
 func (db *DB) readMemory(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, db.o.Timeout)
 	defer cancel()
-	r := db.read(ctx)
+	r, all := db.read(ctx)
 	db.reading.Store(r)
+	if missed := db.missed.Swap(!all); missed && all {
+		db.back.Store(time.Now().UnixNano())
+	}
 	if r == nil {
 		return
 	}
@@ -79,15 +91,15 @@ func (db *DB) readMemory(ctx context.Context) {
 	}
 }
 
-// read asks all masters; nil: none answered.
-func (db *DB) read(ctx context.Context) (all *Reading) {
+// read asks all masters, and reports whether all answered; nil: none did, or Redis is embedded.
+func (db *DB) read(ctx context.Context) (all *Reading, answered bool) {
 	if db.embedded != nil {
-		return nil
+		return nil, true
 	}
 	var mu sync.Mutex
 	var clocks []clockReading
 	least := int64(math.MaxInt64)
-	_ = db.eachMaster(ctx, func(ctx context.Context, c *redis.Client) error {
+	err := db.eachMaster(ctx, func(ctx context.Context, c *redis.Client) error {
 		one, clock, err := readMaster(ctx, c)
 		if err != nil {
 			return err
@@ -110,7 +122,7 @@ func (db *DB) read(ctx context.Context) (all *Reading) {
 	if len(clocks) > 0 {
 		db.present.Store(middle(clocks))
 	}
-	return all
+	return all, err == nil
 }
 
 func readMaster(ctx context.Context, c *redis.Client) (r Reading, clock clockReading, err error) {
@@ -145,7 +157,8 @@ func (db *DB) Check(ctx context.Context) []string {
 	}
 	ctx, cancel := context.WithTimeout(ctx, db.o.Timeout)
 	defer cancel()
-	db.reading.Store(db.read(ctx))
+	r, _ := db.read(ctx)
+	db.reading.Store(r)
 	settings := wanted
 	if db.kind == kindCluster {
 		settings = slices.Concat(wanted, wantedInCluster)
