@@ -36,7 +36,7 @@ const pause = time.Second
 
 // Options are the parts of a Store. All but Logger are required.
 type Options struct {
-	// Queues are the queues that have the dead letters.
+	// Queues are the queues that have the dead letters, also those of callers.
 	Queues []*queue.Queue
 	// Jobs is the queue "jobs". It should have no MaxAge, and keep reports for api.DeadOperationsKept.
 	Jobs *queue.Queue
@@ -68,7 +68,7 @@ func (s *Store) Begin(ctx context.Context, action api.Action, r *api.DeadLetters
 		}
 	}
 	t := task{
-		DeadFilter: queue.DeadFilter{Reason: r.Reason, Type: r.Type, App: r.App}, Kind: r.Kind, Before: r.Before.UnixMilli(), report: report{Action: action},
+		DeadFilter: queue.DeadFilter{Reason: r.Reason, Type: r.Type, App: r.App, Queue: r.Queue}, Kind: r.Kind, Before: r.Before.UnixMilli(), report: report{Action: action},
 	}
 	if t.Matched, err = s.count(ctx, &t); err != nil {
 		return nil, false, err
@@ -78,7 +78,7 @@ func (s *Store) Begin(ctx context.Context, action api.Action, r *api.DeadLetters
 	}
 	t.Left = t.Matched
 	if queues := s.queues(&t); len(queues) > 0 {
-		t.Queue = queues[0].Name()
+		t.In, t.Shard = queues[0].Name(), queues[0].DeadShards(t.DeadFilter)[0]
 	}
 	id := queue.NewID(shard, time.Now())
 	record.Answer = id + " " + strconv.FormatInt(t.Matched, 10)
@@ -124,10 +124,10 @@ func (s *Store) count(ctx context.Context, t *task) (sum int64, err error) {
 	return sum, nil
 }
 
-// queues are the queues that have letters of the task's kind.
+// queues are the queues that can have letters of the task.
 func (s *Store) queues(t *task) (all []*queue.Queue) {
 	for _, q := range s.o.Queues {
-		if t.Kind == "" || t.Kind == q.DeadKind() {
+		if (t.Kind == "" || t.Kind == q.DeadKind()) && len(q.DeadShards(t.DeadFilter)) > 0 {
 			all = append(all, q)
 		}
 	}
@@ -179,8 +179,8 @@ type task struct {
 	queue.DeadFilter
 	Kind   string `json:"kind,omitempty"`
 	Before int64  `json:"before"` // in ms since the Unix epoch
-	// Where the operation goes on: the queue, its shard, and there behind the letter After.
-	Queue string `json:"queue"`
+	// In is the queue where the operation goes on, Shard its shard, and After the letter behind which it goes on there.
+	In    string `json:"in"`
 	Shard int    `json:"shard,omitempty"`
 	After string `json:"after,omitempty"`
 	// Kept are the letters that could not be retried.
@@ -220,7 +220,7 @@ func (s *Store) run(ctx context.Context, c *queue.Claimed) queue.Result {
 // page acts on one page of letters, notes in the task where to go on, and reports whether there is more to do.
 func (s *Store) page(ctx context.Context, t *task) (more bool, err error) {
 	queues := s.queues(t)
-	at := slices.IndexFunc(queues, func(q *queue.Queue) bool { return q.Name() == t.Queue })
+	at := slices.IndexFunc(queues, func(q *queue.Queue) bool { return q.Name() == t.In })
 	if at < 0 {
 		return false, nil
 	}
@@ -238,11 +238,13 @@ func (s *Store) page(ctx context.Context, t *task) (more bool, err error) {
 	if t.After = acted.After; t.After != "" {
 		return true, nil
 	}
-	if t.Shard++; t.Shard < q.Shards() {
+	shards := q.DeadShards(t.DeadFilter)
+	if next := slices.Index(shards, t.Shard) + 1; next < len(shards) {
+		t.Shard = shards[next]
 		return true, nil
 	}
 	if at++; at < len(queues) {
-		t.Queue, t.Shard = queues[at].Name(), 0
+		t.In, t.Shard = queues[at].Name(), queues[at].DeadShards(t.DeadFilter)[0]
 		return true, nil
 	}
 	t.Left = t.Kept

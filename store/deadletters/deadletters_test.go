@@ -34,7 +34,11 @@ func setup(t testing.TB, db *redisdb.DB) *world {
 // open opens a queue as a process of its own does.
 func (w *world) open(name string) *queue.Queue {
 	w.t.Helper()
-	q := queue.New(w.db, queue.Options{Name: name, Shards: 2, MaxAge: -1, Lease: 2 * time.Second, ReportRetention: api.DeadOperationsKept})
+	o := queue.Options{Name: name, Shards: 2, MaxAge: -1, Lease: 2 * time.Second, ReportRetention: api.DeadOperationsKept}
+	if name == "jobs" {
+		o.Kind = api.DeadTask
+	}
+	q := queue.New(w.db, o)
 	storetest.Must(w.t, q.Init(w.t.Context()))
 	return q
 }
@@ -197,7 +201,7 @@ func TestN15_OfAKind(t *testing.T) {
 		}{
 			{api.DeadLettersRequest{Kind: "event", Reason: "B", App: "shop"}, 20, 300, 30},
 			{api.DeadLettersRequest{Reason: "B"}, 0, 300, 30},
-			{api.DeadLettersRequest{Kind: "job"}, 30, 300, 0},
+			{api.DeadLettersRequest{Kind: api.DeadTask}, 30, 300, 0},
 			{api.DeadLettersRequest{Kind: "notification"}, 0, 300, 0},
 			{api.DeadLettersRequest{All: true}, 300, 0, 0},
 		} {

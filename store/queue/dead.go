@@ -50,11 +50,48 @@ type DeadFilter struct {
 	// them.
 	Type string `json:"type,omitempty"`
 	App  string `json:"app,omitempty"`
+	// Queue is the name of a callers' queue, whose letters are of the kind api.DeadJob. Type is the type of the job
+	// then. Letters with a queue have no app.
+	Queue string `json:"queue,omitempty"`
 }
 
-// deadLook is how many dead letters of a queue a page with a filter looks at, of all shards together.
-// There are three queues.
-const deadLook = 10_000 / 3
+// DeadShards lists the shards that can have dead letters which a filter chooses.
+func (q *Queue) DeadShards(f DeadFilter) (shards []int) {
+	switch callers := q.o.Kind == api.DeadJob; {
+	case callers && f.App != "" || !callers && f.Queue != "":
+		return nil
+	case f.Queue != "":
+		return []int{q.Route(f.Queue)}
+	}
+	for n := range q.o.Shards {
+		shards = append(shards, n)
+	}
+	return shards
+}
+
+// deadLook is how many dead letters a page with a filter looks at, of all queues together. Each queue has an equal
+// share of them, and so has each of its shards, but for the bound of countStep.
+const deadLook = 10_000
+
+// lookFor is how many dead letters of each shard of some queues a page of a list looks at, by queue.
+func lookFor(f DeadFilter, limit int, queues []*Queue) []int {
+	look, asked := make([]int, len(queues)), 0
+	for _, q := range queues {
+		if len(q.DeadShards(f)) > 0 {
+			asked++
+		}
+	}
+	for i, q := range queues {
+		shards := len(q.DeadShards(f))
+		switch {
+		case f == (DeadFilter{}):
+			look[i] = limit + 1
+		case shards > 0:
+			look[i] = min(countStep, max(1, deadLook/asked/shards))
+		}
+	}
+	return look
+}
 
 // deadPageBytes bounds the letters of a queue that a page reads, of all shards together. Each shard gives one at
 // least.
@@ -62,8 +99,7 @@ const deadPageBytes = 4 << 20
 
 // DeadLetters lists dead letters of some queues that a filter chooses, newest first. The cursor is the
 // Next of the list before, over the same queues; limit is at most api.MaxPageSize. A list with
-// large letters may be short although it has a Next, and one with a filter even empty: it looks at some 3,000 letters of
-// each queue at most.
+// large letters may be short although it has a Next, and one with a filter even empty: it looks at 10,000 letters at most.
 func DeadLetters(ctx context.Context, f DeadFilter, cursor string, limit int, queues ...*Queue) (*api.DeadLetterList, error) {
 	before, err := parseDeadCursor(cursor)
 	if err != nil {
@@ -71,12 +107,9 @@ func DeadLetters(ctx context.Context, f DeadFilter, cursor string, limit int, qu
 	}
 	var found []deadEntry
 	var seen deadPosition // there may be older letters that nobody looked at yet
+	look := lookFor(f, limit, queues)
 	for n, q := range queues {
-		look := limit + 1
-		if f != (DeadFilter{}) {
-			look = max(1, deadLook/q.o.Shards)
-		}
-		more, last, err := q.deadBefore(ctx, n, f, before, look, limit)
+		more, last, err := q.deadBefore(ctx, n, f, before, look[n], limit)
 		if err != nil {
 			return nil, err
 		}
@@ -149,18 +182,20 @@ type deadEntry struct {
 // the newest look. The queue is queue number at. All letters from seen on were looked at; if all of all
 // shards were, seen is the zero position.
 func (q *Queue) deadBefore(ctx context.Context, at int, f DeadFilter, before deadPosition, look, most int) (found []deadEntry, seen deadPosition, err error) {
-	cmds := make([]redis.Cmder, q.o.Shards)
-	for n := range cmds {
+	shards := q.DeadShards(f)
+	cmds := make([]redis.Cmder, len(shards))
+	for i, n := range shards {
 		newest := fmt.Sprintf("%d-%d", before.ms, before.seq)
 		if n > before.shard || n == before.shard && at >= before.queue {
 			newest = "(" + newest
 		}
-		cmds[n] = q.findDead(ctx, n, f, deadSearch{newest: newest, look: look, most: most, what: deadWhole})
+		cmds[i] = q.findDead(ctx, n, f, deadSearch{newest: newest, look: look, most: most, what: deadWhole})
 	}
 	if err := q.db.Pipeline(ctx, redisdb.Read, cmds...); err != nil {
 		return nil, seen, err
 	}
-	for n, cmd := range cmds {
+	for i, cmd := range cmds {
+		n := shards[i]
 		last, letters, err := foundDead(cmd)
 		if err != nil {
 			return nil, seen, fmt.Errorf("list dead letters of %s: %w", q.o.Name, err)
@@ -190,12 +225,12 @@ func (q *Queue) deadLetter(d deadEntry) api.DeadLetter {
 	if q.o.Show != nil {
 		payload = q.o.Show(get("g"), payload)
 	}
-	if !json.Valid(payload) {
+	if len(payload) > 0 && !json.Valid(payload) {
 		payload, _ = json.Marshal(get("p")) // a string always marshals
 	}
-	kind, app, _ := strings.Cut(get("class"), classSep)
-	return api.DeadLetter{ID: q.DeadID(d.position.shard, get("i")), Group: cmp.Or(get("g"), get("i")), Kind: q.DeadKind(), Reason: get("reason"), Type: kind, App: app,
-		Attempts: attempts, LastError: get("err"), FailedAt: api.AtMillis(d.position.ms), Payload: payload}
+	kind, app, queue := q.readClass(get("class"))
+	return api.DeadLetter{ID: q.DeadID(d.position.shard, get("i")), Group: cmp.Or(get("g"), get("i")), Kind: q.o.Kind, Reason: get("reason"), Type: kind, App: app,
+		Queue: queue, Attempts: attempts, LastError: get("err"), FailedAt: api.AtMillis(d.position.ms), Payload: payload}
 }
 
 // RetryDead queues a dead letter again: its attempts start at 0, its fence goes
@@ -206,14 +241,14 @@ func (q *Queue) RetryDead(ctx context.Context, dead string, once Once) (replayed
 	if err != nil {
 		return false, "", err
 	}
-	value, err := q.db.Eval(ctx, redisdb.Write, q.common.Scripts.DeadRetry, q.shards[n].Keys(), append(q.retryArgs(id, once), "")...)
+	value, err := q.db.Eval(ctx, redisdb.Write, q.retryScript(), q.shards[n].Keys(), append(q.retryArgs(id, once), "")...)
 	if err != nil {
 		return false, "", err
 	}
 	answer := value.([]any)
 	switch redisdb.Number(answer[0]) {
 	case deadQueued, deadAlready:
-		q.shards[n].CheckSoon(context.WithoutCancel(ctx))
+		q.lookAfterRetried(ctx, n)
 		return false, once.Answer, nil
 	case deadReplayed:
 		return true, redisdb.Text(answer[1]), nil
@@ -223,6 +258,17 @@ func (q *Queue) RetryDead(ctx context.Context, dead string, once Once) (replayed
 		return false, "", api.Errorf(api.CodeConflict, "another live job has the unique id of dead letter %s", dead)
 	}
 	return false, "", errNoDead(dead)
+}
+
+// retryScript queues a dead letter again.
+func (q *Queue) retryScript() *redisdb.Script { return cmp.Or(q.o.Retry, q.common.Scripts.DeadRetry) }
+
+// lookAfterRetried makes sure that somebody claims what was queued again in a shard. A script of the caller's own
+// does that itself.
+func (q *Queue) lookAfterRetried(ctx context.Context, shard int) {
+	if q.o.Retry == nil {
+		q.shards[shard].CheckSoon(context.WithoutCancel(ctx))
+	}
 }
 
 // DeleteDead forgets a dead letter.

@@ -17,10 +17,13 @@ import (
 const deadPage = 200
 
 // CountDead counts the dead letters that a filter chooses and that died before a time by Redis' clock. It
-// looks at all letters, which takes some 5 ms of Redis' time for 1,000.
+// looks at all letters of the shards that can have such letters, which takes some 5 ms of Redis' time for 1,000.
 func (q *Queue) CountDead(ctx context.Context, f DeadFilter, before time.Time) (sum int64, err error) {
-	every := deadSearch{newest: diedBefore(before), look: math.MaxInt, what: deadNumber}
-	err = q.lookAtDead(ctx, f, every, func(n int64, _ []any) { sum += n })
+	look := make([]int64, q.o.Shards)
+	for _, n := range q.DeadShards(f) {
+		look[n] = math.MaxInt64
+	}
+	err = q.lookAtDead(ctx, f, deadSearch{newest: diedBefore(before), what: deadNumber}, look, func(n int64, _ []any) { sum += n })
 	return sum, err
 }
 
@@ -53,13 +56,13 @@ type DeadActed struct {
 func (q *Queue) RetryDeadPage(ctx context.Context, w DeadWalk) (DeadActed, error) {
 	acted, err := q.actOnDead(ctx, w, func(id, eid string) redis.Cmder {
 		args := append(q.retryArgs(id, Once{}), eid)
-		return q.common.Scripts.DeadRetry.Cmd(ctx, q.shards[w.Shard].Keys(), args...)
+		return q.retryScript().Cmd(ctx, q.shards[w.Shard].Keys(), args...)
 	}, func(cmd *redis.Cmd) (status int64, err error) {
 		answer, err := cmd.Slice()
 		return redisdb.NumberAt(answer, 0), err
 	})
 	if acted.Gone > 0 {
-		q.shards[w.Shard].CheckSoon(context.WithoutCancel(ctx))
+		q.lookAfterRetried(ctx, w.Shard)
 	}
 	return acted, err
 }
@@ -112,7 +115,7 @@ func (q *Queue) actOnDead(ctx context.Context, w DeadWalk, act func(id, eid stri
 	return acted, nil
 }
 
-// retryArgs are the arguments of dead_retry.lua, but for the last.
+// retryArgs are the arguments of the script that queues a dead letter again, but for the last.
 func (q *Queue) retryArgs(id string, once Once) []any {
 	args := append([]any{id, shard.MS(q.o.GroupRetention), shard.MS(q.common.ReportTTL())}, shard.OnceArgs(once)...)
 	if once.Key == "" {

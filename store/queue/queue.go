@@ -1,11 +1,13 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
 	"log/slog"
 	"math"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -41,9 +43,12 @@ const (
 
 // Options configure a Queue. Every field but Name may stay zero.
 type Options struct {
-	// Name of the queue, part of every key: events, notifications, jobs. Without its last
-	// s it is what a dead letter of the queue is called.
+	// Name of the queue, part of every key: events, notifications, jobs.
 	Name string
+	// Kind is what a dead letter of the queue is called; default: Name without its last s. A queue of the kind
+	// api.DeadJob has the dead letters of callers' queues: the second part of their class is the queue's name, and all
+	// letters of a queue are in the shard of that name (Queue.Route).
+	Kind string
 	// Shards of the queue, fixed at its first start; default 8, at most 256.
 	Shards int
 	// Serve lists the shards that Run works on; nil: all.
@@ -78,6 +83,9 @@ type Options struct {
 	// Show makes JSON for people of a dead letter's group and payload; default: the
 	// payload, which is JSON itself or else becomes a string.
 	Show func(group string, payload []byte) json.RawMessage
+	// Retry is the script that queues a dead letter again: it has the keys, the arguments and the statuses of
+	// dead_retry.lua, which is the default. It must also wake a worker for the job.
+	Retry *redisdb.Script
 	// OnEmptied is told, perhaps several times, when keys are gone that this process had
 	// worked with: Redis was emptied, or restarted without its data. Default: nobody.
 	OnEmptied func()
@@ -119,6 +127,7 @@ func (o Options) withDefaults() Options {
 	if o.MaxAge == 0 {
 		o.MaxAge = defaultMaxAge
 	}
+	o.Kind = cmp.Or(o.Kind, strings.TrimSuffix(o.Name, "s"))
 	or(&o.Shards, defaultShards)
 	o.Shards = min(o.Shards, MaxShards)
 	or(&o.Lease, defaultLease)

@@ -103,6 +103,7 @@
 //	guard:<name>         string  companion record               as SetGuards says
 //	dead                 stream  dead letters                   7 days, 100,000
 //	deadids              hash    job: its dead letter           with it
+//	deadof:<queue>       zset    dead letters of a callers' queue  as store/jobs says
 //	stats                hash    counters                       for ever
 //	served               string  somebody works on this shard   3 leases
 //

@@ -3,8 +3,13 @@
 -- ARGV: none
 -- RETURNS: nothing; it only defines functions
 -- TAKES: P, STATS, DEAD, DEADIDS
--- GIVES: CLASS, dead_of, forget_dead, trim_dead
-local CLASS = 32 -- of an entry's values
+-- GIVES: CLASS, queue_of, dead_of, forget_dead, trim_dead
+local LABEL, CLASS = 24, 32 -- of an entry's values
+
+-- queue_of names the callers' queue (store/jobs) of a letter's job; nil: the job is one of fanfare's own.
+local function queue_of(v)
+  return v[LABEL] == 'job' and string.match(v[CLASS] or '', '\31(.*)$') or nil
+end
 
 -- dead_of finds a letter by its job and its own id; '': the job's last. It gives the letter's id, its
 -- values, and whether it is the job's last. A job that was enqueued again and died again has several.
@@ -20,6 +25,8 @@ end
 local function forget_dead(eid, v)
   redis.call('XDEL', DEAD, eid)
   if redis.call('HGET', DEADIDS, v[2]) == eid then redis.call('HDEL', DEADIDS, v[2]) end
+  local queue = queue_of(v)
+  if queue then redis.call('ZREM', P .. 'deadof:' .. queue, eid) end
 end
 
 -- trim_dead drops old dead letters, and reports whether there may be more to drop.
