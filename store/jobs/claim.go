@@ -1,0 +1,95 @@
+package jobs
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"fanfare/api"
+	"fanfare/store/redisdb"
+)
+
+const (
+	defaultLease = 30 * time.Second
+	// giveBack bounds how long jobs are given back whose caller has left.
+	giveBackTime = 5 * time.Second
+)
+
+// Claim asks once for jobs, and then waits for them until the context wait ends; nil: it does not wait. The end of a wait
+// is no error: the answer has no jobs then. A request with an Idempotency-Key gets the same jobs again while their leases
+// last, and the error is api.CodeIdempotencyReused for another body.
+func (s *Store) Claim(ctx, wait context.Context, queue string, claim *api.JobClaim, once api.Idempotency) (claimed *api.ClaimedJobs, again bool, err error) {
+	c, seen := newClaim(queue, claim, once), s.rooms.changes(queue)
+	if err := s.claim(ctx, queue, c); err != nil {
+		return nil, false, err
+	}
+	if wait != nil && len(c.jobs) == 0 && c.status == done {
+		if err = s.rooms.await(wait, queue, c, seen); err != nil {
+			return nil, false, err
+		}
+	}
+	claimed, err = c.claimed(queue)
+	return claimed, c.status == replayed, err
+}
+
+func newClaim(queue string, claim *api.JobClaim, once api.Idempotency) *call {
+	most, lease := int64(1), defaultLease.Milliseconds()
+	if claim.Max != nil {
+		most = *claim.Max
+	}
+	if claim.LeaseMS != nil {
+		lease = *claim.LeaseMS
+	}
+	c := &call{what: "claim", args: []any{queue, claim.Worker, most, lease, "", ""}}
+	if once.Key != "" {
+		c.args[4], c.args[5] = once.Name(queue), once.Body[:]
+	}
+	for _, kind := range claim.Types {
+		c.args = append(c.args, kind)
+	}
+	return c
+}
+
+// claim makes a claim. A caller whose context has ended may get jobs.
+func (s *Store) claim(ctx context.Context, queue string, c *call) error {
+	most, _ := c.args[2].(int64)
+	err := s.do(context.WithoutCancel(ctx), queue, c, int(most), 0)
+	if err == nil && c.status == reused {
+		err = api.IdempotencyReused()
+	}
+	return err
+}
+
+// claimed reads the jobs of a claim.
+func (c *call) claimed(queue string) (*api.ClaimedJobs, error) {
+	out := &api.ClaimedJobs{Jobs: make([]api.ClaimedJob, 0, len(c.jobs)/5)}
+	for i := 0; i+4 < len(c.jobs); i += 5 {
+		t, err := parseText(redisdb.TextAt(c.jobs, i+3))
+		if err != nil {
+			return nil, err
+		}
+		h, fence := parseHistory(redisdb.TextAt(c.jobs, i+2)), redisdb.TextAt(c.jobs, i+1)
+		out.Jobs = append(out.Jobs, api.ClaimedJob{
+			ID: idOf(queue, redisdb.TextAt(c.jobs, i)), Token: fence, Fence: parse(fence), Attempt: h.failures + h.lost + 1,
+			Type: t.kind, Key: t.key, Payload: t.payload, LeaseMS: parse(redisdb.TextAt(c.jobs, i+4)),
+		})
+	}
+	return out, nil
+}
+
+// GiveBack releases jobs that were claimed for a caller who has left. What cannot be given back comes back with its
+// lease.
+func (s *Store) GiveBack(ctx context.Context, queue string, claimed *api.ClaimedJobs) {
+	if len(claimed.Jobs) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTime)
+	defer cancel()
+	results := make([]api.JobResult, len(claimed.Jobs))
+	for i, j := range claimed.Jobs {
+		results[i] = api.JobResult{ID: j.ID, Token: j.Token, Outcome: api.JobRelease}
+	}
+	if _, err := s.Results(ctx, queue, results); err != nil {
+		s.o.Logger.WarnContext(ctx, "jobs were not given back and wait for the end of their leases", "queue", queue, "jobs", len(results), "error", strings.TrimSpace(err.Error()))
+	}
+}

@@ -1,0 +1,75 @@
+-- Makes calls of one group of queues. A process numbers its runs, so that a run whose answer was lost may be sent again:
+-- it does nothing then and answers the same, and a run that arrives after a later one of its series does nothing either.
+-- KEYS: 1 begins the keys of the group, 2 a key that never exists
+-- ARGV: 1 series, 2 number of the run, 3 lifetime of its answer in ms, 4 how long ago Redis was back from an absence, in ms, or '',
+--       5 shortest backoff in ms, 6 longest one, 7 most age in ms of a job that only ever waited, or -1, then of each call:
+--       what, the number of its arguments, and these (see CALLS)
+-- RETURNS: {0} a later run was made before, or {1, then of each call a list: its status and what belongs to it as a text, the time until
+--          a job of the queue is due in ms or -1, and of each claimed job its id, fence, history or '', text, and what is left of its lease in ms}
+-- @include lua/clock.lua
+-- @include lua/part_queue.lua
+local series, number = P .. 'run:' .. ARGV[1], tonumber(ARGV[2])
+local us = now_us()
+local ms = math.floor(us / 1000)
+local back = ARGV[4] ~= '' and ms - tonumber(ARGV[4])
+local base, longest, max_age = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
+local texts_of = {} -- of jobs that this script claimed
+local last = redis.call('GET', series)
+local seen = last and tonumber(string.match(last, '^%d+')) or 0
+if seen > number then return { 0 } end
+-- A full Redis refuses this write, if it is the first, and none of those after the next one.
+local written = redis.pcall('SET', series, last or '0 ', 'PX', ARGV[3])
+local full = type(written) == 'table' and written.err
+if full and not string.find(full, 'OOM ', 1, true) then return written end
+if full then redis.call('DEL', NEVER) end
+-- @include lua/part_ready.lua
+-- @include lua/part_life.lua
+-- @include lua/part_hold.lua
+
+-- CALLS answer with a status, and what belongs to it: 1 done, 3 no room, 4 too late, 7 another body, 8 done before,
+-- 9 there is no such queue or job, 10 Redis is full, 11 too far ahead.
+local CALLS = {}
+-- @include lua/part_enqueue.lua
+-- @include lua/part_claim.lua
+-- @include lua/part_outcome.lua
+-- @include lua/part_result.lua
+-- @include lua/part_change.lua
+-- @include lua/part_save.lua
+
+-- with_jobs adds the jobs of a claim to its answer; lease is that of a new hold.
+local function with_jobs(name, text, lease)
+  local q, out = queue_of(name), { text, -1 }
+  local first = redis.call('ZRANGE', q.k .. 'due', 0, 0, 'WITHSCORES')[2]
+  if first then out[2] = math.max(0, tonumber(first) - ms) end
+  if text == '1,' then return out end
+  local histories = redis.call('EXISTS', q.k .. 'hist') == 1
+  for id, fence in string.gmatch(text, '(%w+):(%d+)') do
+    local job = texts_of[name .. '.' .. id] or redis.call('HGET', q.k .. 'jobs', id)
+    if job then
+      local at, left = #out, lease
+      if not texts_of[name .. '.' .. id] then left = math.max(0, redis.call('ZSCORE', q.k .. 'due', id) - ms - 1) end
+      out[at + 1], out[at + 2], out[at + 3] = id, fence, histories and redis.call('HGET', q.k .. 'hist', id) or ''
+      out[at + 4], out[at + 5] = job, int(left)
+    end
+  end
+  return out
+end
+
+local before = {}
+if seen == number then
+  for answer in string.gmatch(last, '\30([^\30]*)') do before[#before + 1] = answer end
+end
+local answers, saved, i = { 1 }, {}, 8
+for _ = 8, #ARGV do
+  if i > #ARGV then break end
+  local what, n = ARGV[i], tonumber(ARGV[i + 1])
+  local a = {}
+  for j = 1, n do a[j] = ARGV[i + 1 + j] end
+  i = i + 2 + n
+  local text = before[#saved + 1] or CALLS[what](a)
+  saved[#saved + 1] = text
+  answers[#answers + 1] = what == 'claim' and with_jobs(a[1], text, a[4]) or { text, -1 }
+end
+save_queues()
+redis.call('SET', series, int(number) .. ' \30' .. table.concat(saved, '\30'), 'PX', ARGV[3])
+return answers

@@ -1,0 +1,35 @@
+-- The calls that cancel a job and pause a queue. The script has CALLS before it.
+-- KEYS: none
+-- ARGV: none
+-- RETURNS: nothing; it only defines functions
+-- TAKES: CALLS, P, queue_of, parse, pull, finish, ended_as, held_by, has, save_hold
+-- A job is cancelled: queue, id.
+function CALLS.cancel(a)
+  local q, id = queue_of(a[1]), a[2]
+  local text = redis.call('HGET', q.k .. 'jobs', id)
+  if not text then
+    local letter = ended_as(q, id) or redis.call('HEXISTS', P .. 'deadids', q.name .. '.' .. id) == 1 and 'X'
+    return letter == 'C' and '1' or letter and '4' or '9'
+  end
+  local h, e = held_by(redis.call('HGET', q.k .. 'held', id)), parse(text)
+  if h then
+    if not has(h, 'c') then
+      h.flags = h.flags .. 'c'
+      save_hold(q, id, h)
+    end
+    return '1'
+  end
+  if redis.call('ZREM', q.k .. 'due', id) == 0 and not pull(q, e.kind, id) and redis.call('ZREM', q.k .. 'wait:' .. e.key, id) == 1 then
+    q.blocked = q.blocked - 1
+  end
+  finish(q, id, 'C', '0', e)
+  return '1'
+end
+
+-- A queue is paused or resumed: queue, 1 or 0, '1' to make the queue if there is none.
+function CALLS.pause(a)
+  local q = queue_of(a[1])
+  if not q.used and (a[2] == '0' or a[3] ~= '1') then return '9' end
+  q.paused, q.use, q.news = tonumber(a[2]), true, q.news or a[2] == '0'
+  return '1'
+end
