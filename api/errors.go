@@ -42,6 +42,7 @@ const (
 	CodeLockExhausted     Code = "lock_exhausted"
 	CodeLockLost          Code = "lock_lost"
 	CodeTooManyNames      Code = "too_many_names"
+	CodeQueueFull         Code = "queue_full"
 	CodeEnded             Code = "ended"
 	CodeVersionMismatch   Code = "version_mismatch"
 	CodePayloadTooLarge   Code = "payload_too_large"
@@ -112,8 +113,8 @@ var errorTable = map[Code]Meaning{
 		"More dead letters match than the `expect` of the call; `matched` has their number. Nothing happened"},
 	CodeIDUsed: {http.StatusConflict, "The id was used by a deleted sale", false,
 		"Reservations were made in a deleted sale of this id, so that the id is not free again"},
-	CodeTooLate: {http.StatusConflict, "The event is over", false,
-		"Every notification of the event has ended, or it expired before it was targeted, so that nothing is left to cancel"},
+	CodeTooLate: {http.StatusConflict, "Nothing is left to cancel", false,
+		"Every notification of the event has ended, or it expired before it was targeted; or the job is done or dead"},
 	CodeLockHeld: {http.StatusConflict, "Another holds the lock", true,
 		"Another holds the lock, with its `attempt`, for `retry_after_ms` at most unless it renews its lease"},
 	CodeLockDone: {http.StatusConflict, "The work of the lock is done", false,
@@ -146,8 +147,10 @@ var errorTable = map[Code]Meaning{
 		"The same Idempotency-Key came with another body before"},
 	CodeRateLimited: {http.StatusTooManyRequests, "Too many requests", true,
 		"The API key, the user or the address has too many requests or streams, or has sent too many wrong keys. Wait for `Retry-After`"},
+	CodeQueueFull: {http.StatusTooManyRequests, "The queue is full", true,
+		"The queue has 1,000,000 jobs that have not ended. Nothing was enqueued"},
 	CodeTooManyNames: {http.StatusTooManyRequests, "Too many names", true,
-		"There are as many values, or counters, as there may be: some 1,000,000. Those that expire or are deleted make room"},
+		"There are as many values, or counters, as there may be: some 1,000,000; or there are 1,000 queues of jobs. Those that expire, are deleted, or are empty and unused for 7 days, make room"},
 	CodeInternal: {http.StatusInternalServerError, "Internal error", true,
 		"A fault of the server; its log has it under the `request_id`. A change may have happened"},
 	CodeUnavailable: {http.StatusServiceUnavailable, "A dependency is out of reach; nothing happened", true,

@@ -35,7 +35,7 @@ type KeyList struct {
 // future; nil: the key does not expire.
 type KeyRequest struct {
 	Name      string  `json:"name" validate:"required,maxbytes=255,printable" maxLength:"255" example:"dashboard"`
-	Scopes    []Scope `json:"scopes" validate:"required,min=1,unique,dive,oneof=push push:all contacts chat sales sales:buy locks values values:read tokens users:erase ops:read ops admin" example:"ops:read"`
+	Scopes    []Scope `json:"scopes" validate:"required,min=1,unique,dive,oneof=push push:all contacts chat sales sales:buy jobs jobs:work locks values values:read tokens users:erase ops:read ops admin" example:"ops:read"`
 	ExpiresAt *Time   `json:"expires_at,omitempty" swaggertype:"string" format:"date-time"`
 }
 

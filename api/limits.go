@@ -10,7 +10,7 @@ const (
 	MaxEndpoint       = 2048     // the endpoint of a browser's subscription
 	MaxBody           = 64 << 10 // most request bodies
 	MaxEventBody      = 1 << 20  // POST /v1/events
-	MaxBatchBody      = 4 << 20  // POST /v1/events/batch
+	MaxBatchBody      = 4 << 20  // POST /v1/events/batch, POST /v1/queues/{queue}/jobs/batch
 	MaxBatchEvents    = 1000     // events in one batch
 	MaxAPS            = 2 << 10  // the aps object, as JSON
 	MaxData           = 2 << 10  // the data object, as JSON

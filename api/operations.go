@@ -47,18 +47,27 @@ type QueueStats struct {
 	Dropped     int64   `json:"-"` // dead letters that were dropped for their age or number; only in the metrics
 }
 
+// The kinds of dead letters that are no events and no notifications.
+const (
+	// DeadTask is a background job of fanfare's own.
+	DeadTask = "task"
+	// DeadJob is a job of a callers' queue.
+	DeadJob = "job"
+)
+
 // DeadLetter is a job that was given up.
 type DeadLetter struct {
 	ID        string          `json:"id"`
 	Group     string          `json:"-"` // the job's group, or its id if it has none
-	Kind      string          `json:"kind" enums:"event,notification,job"`
+	Kind      string          `json:"kind" enums:"event,notification,task,job"`
 	Reason    string          `json:"reason"`
-	Type      string          `json:"type,omitempty"` // the type of its event; "" if there is none or nobody knows
-	App       string          `json:"app,omitempty"`  // the app of a notification, a topic and its place
+	Type      string          `json:"type,omitempty"`  // the type of its event or, of the kind job, of the job; absent if there is none or nobody knows
+	App       string          `json:"app,omitempty"`   // the app of a notification, a topic and its place
+	Queue     string          `json:"queue,omitempty"` // the queue of a letter of the kind job
 	Attempts  int             `json:"attempts"`
 	LastError string          `json:"last_error"`
 	FailedAt  Time            `json:"failed_at"`
-	Payload   json.RawMessage `json:"payload" swaggertype:"object"`
+	Payload   json.RawMessage `json:"payload,omitempty" swaggertype:"object"` // the job, as it was enqueued; absent: it had no payload
 }
 
 // DeadLetterList is the answer of GET /v1/dead-letters, newest first.
@@ -69,10 +78,11 @@ type DeadLetterList struct {
 
 // DeadLetterGroup counts dead letters that are alike.
 type DeadLetterGroup struct {
-	Kind   string `json:"kind" enums:"event,notification,job"`
+	Kind   string `json:"kind" enums:"event,notification,task,job"`
 	Reason string `json:"reason"`
-	Type   string `json:"type"` // "" if there is no event or nobody knows
-	App    string `json:"app"`  // "" if there is no app or nobody knows
+	Type   string `json:"type,omitempty"`  // the type of the event or, of the kind job, of the job; absent if there is none or nobody knows
+	App    string `json:"app,omitempty"`   // the app of a notification; absent if there is none or nobody knows
+	Queue  string `json:"queue,omitempty"` // the queue of the kind job
 	Count  int64  `json:"count"`
 }
 
@@ -85,15 +95,17 @@ type DeadLetterGroups struct {
 }
 
 // DeadLettersRequest is the body of POST /v1/dead-letters/retry and /v1/dead-letters/delete: which letters,
-// and how many the caller has seen. Without a kind, reason, type and app, All must be true.
+// and how many the caller has seen. Without a kind, reason, type, app and queue, All must be true.
 type DeadLettersRequest struct {
-	Kind   string `json:"kind,omitempty" validate:"omitempty,oneof=event notification job" enums:"event,notification,job"`
+	Kind   string `json:"kind,omitempty" validate:"omitempty,oneof=event notification task job" enums:"event,notification,task,job"`
 	Reason string `json:"reason,omitempty" validate:"max=256" maxLength:"256" example:"BadPath"`
-	// Type is the type of the event.
+	// Type is the type of the event or, of the kind job, of the job.
 	Type string `json:"type,omitempty" validate:"omitempty,identifier" example:"photo.shared"`
 	// App is the whole name of an app or, without a slash, a topic.
 	App string `json:"app,omitempty" validate:"max=512" maxLength:"512" example:"com.example.app"`
-	All bool   `json:"all,omitempty"`
+	// Queue is the queue of letters of the kind job. With another kind it is refused.
+	Queue string `json:"queue,omitempty" validate:"omitempty,identifier" example:"emails"`
+	All   bool   `json:"all,omitempty"`
 	// Before is a time by Redis' clock, not in the future: letters that died then or later are left alone.
 	Before *Time `json:"before" validate:"required" swaggertype:"string" format:"date-time"`
 	// Expect is how many such letters there are at most.

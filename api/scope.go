@@ -13,6 +13,10 @@ const (
 	ScopeSales    Scope = "sales"
 	ScopeSalesBuy Scope = "sales:buy"
 	ScopeLocks    Scope = "locks"
+	// ScopeJobs enqueues, reads and cancels jobs and handles queues, ScopeJobsWork claims jobs and answers for them. Neither
+	// covers the other.
+	ScopeJobs     Scope = "jobs"
+	ScopeJobsWork Scope = "jobs:work"
 	ScopeValues   Scope = "values"
 	// ScopeValuesRead reads values and counters. ScopeValues covers it.
 	ScopeValuesRead Scope = "values:read"
@@ -26,7 +30,7 @@ const (
 )
 
 // Scopes lists every scope in the order in which documents show them.
-var Scopes = []Scope{ScopePush, ScopePushAll, ScopeContacts, ScopeChat, ScopeSales, ScopeSalesBuy, ScopeLocks, ScopeValues, ScopeValuesRead, ScopeTokens, ScopeUsersErase, ScopeOpsRead, ScopeOps, ScopeAdmin}
+var Scopes = []Scope{ScopePush, ScopePushAll, ScopeContacts, ScopeChat, ScopeSales, ScopeSalesBuy, ScopeJobs, ScopeJobsWork, ScopeLocks, ScopeValues, ScopeValuesRead, ScopeTokens, ScopeUsersErase, ScopeOpsRead, ScopeOps, ScopeAdmin}
 
 // Covers reports whether a key with scope s may make calls that need other.
 func (s Scope) Covers(other Scope) bool {

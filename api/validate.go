@@ -32,6 +32,7 @@ type Validator struct {
 // NewValidator makes a Validator that knows this package's own rules:
 //
 //	identifier  what ValidIdentifier takes; identifier=object what ValidObject takes
+//	job_id      what ValidJobID takes
 //	token       what NormalToken takes
 //	locale      what ValidLocale takes
 //	endpoint    what ParseEndpoint takes
@@ -130,6 +131,7 @@ var textRules = map[string]func(param string) func(string) bool{
 		}
 		return ValidIdentifier
 	},
+	"job_id": textRule(ValidJobID),
 	"token": textRule(func(s string) bool {
 		_, ok := NormalToken(s)
 		return ok
@@ -192,6 +194,8 @@ var fieldsTogether = map[reflect.Type]func(reporter, reflect.Value){
 	reflect.TypeFor[DeadLettersRequest]():  together(deadLettersRules),
 	reflect.TypeFor[ValueRequest]():        together(valueRules),
 	reflect.TypeFor[CounterRequest]():      together(counterRules),
+	reflect.TypeFor[JobRequest]():          together(jobRules),
+	reflect.TypeFor[JobResult]():           together(jobResultRules),
 }
 
 // together makes rules for structs of a type from rules for a pointer to one. Check gets its value by
@@ -341,10 +345,14 @@ func topicUsersRules(to reporter, r *TopicUsersRequest) {
 	unique(to, seen, r.Remove, func(i int) string { return fmt.Sprintf("remove[%d]", i) })
 }
 
-// deadLettersRules requires a caller who means all dead letters to say so.
+// deadLettersRules requires a caller who means all dead letters to say so, and refuses a queue beside a kind that has
+// none.
 func deadLettersRules(to reporter, r *DeadLettersRequest) {
-	if !r.All && r.Kind == "" && r.Reason == "" && r.Type == "" && r.App == "" {
-		to.ReportError(r.All, "all", "All", "required", "to be true, or one of kind, reason, type and app")
+	if !r.All && r.Kind == "" && r.Reason == "" && r.Type == "" && r.App == "" && r.Queue == "" {
+		to.ReportError(r.All, "all", "All", "required", "to be true, or one of kind, reason, type, app and queue")
+	}
+	if r.Queue != "" && r.Kind != "" && r.Kind != DeadJob {
+		to.ReportError(r.Queue, "queue", "Queue", "job", "")
 	}
 }
 

@@ -38,9 +38,12 @@ func message(f validator.FieldError) string {
 var messages = map[string]struct{ plain, with string }{
 	"required":    {"is required", "needs %s"},
 	"identifier":  {plain: fmt.Sprintf("must be 1 to %d bytes of A-Z a-z 0-9 . _ : @ -", MaxIdentifier)},
+	"job_id":      {plain: fmt.Sprintf("must be 1 to %d bytes of A-Z a-z 0-9 . _ : @ -", MaxJobID)},
+	"outcome":     {with: "goes only with the outcome %s"},
 	"token":       {TokenRule, "is not a token of %s"},
 	"apns":        {plain: "is for the platform apns alone"},
 	"webpush":     {plain: "is for the platform webpush alone"},
+	"job":         {plain: "is for the kind job alone"},
 	"derived":     {plain: "must be left out: the endpoint of the subscription gives it"},
 	"endpoint":    {plain: fmt.Sprintf("must be a URL with https, port 443 and the name of a host, at most %d bytes", MaxEndpoint)},
 	"p256dh":      {plain: "must be an uncompressed point on P-256 in base64url"},

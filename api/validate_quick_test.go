@@ -15,6 +15,7 @@ func requests() []any {
 		&EventRequest{}, &EventBatchRequest{}, &EventTypeRequest{}, &DeviceRequest{}, &ReservationRequest{}, &StockRequest{}, &SaleRequest{},
 		&ChatRequest{}, &ChatMessageRequest{}, &AckRequest{}, &ContactRequest{}, &UploadRequest{}, &JoinRequest{}, &VisibilityRequest{}, &MuteRequest{},
 		&DeviceBatchRequest{}, &ContactBatchRequest{}, &ValueRequest{}, &CounterRequest{}, &CounterAdd{}, &LockAcquire{}, &LockHolder{},
+		&JobRequest{}, &JobBatchRequest{}, &JobClaim{}, &JobResults{},
 	}
 }
 

@@ -55,7 +55,8 @@ func (a *allLetters) add(g *api.DeadLetterGroup) {
 	topic, _, _ := strings.Cut(g.App, "/")
 	switch {
 	case !fits("kind", g.Kind):
-	case fits("reason", g.Reason) && fits("type", g.Type) && (fits("app", g.App) || fits("app", topic)):
+	case f.Get("queue") != "" && g.Kind != api.DeadJob, f.Get("app") != "" && g.Kind == api.DeadJob:
+	case fits("reason", g.Reason) && fits("type", g.Type) && (fits("app", g.App) || fits("app", topic)) && fits("queue", g.Queue):
 		a.Count += g.Count
 	case g.Reason == api.DeadLetterRest:
 		a.AtLeast = true
@@ -81,7 +82,7 @@ func (v *visit) changeAllLetters() error {
 		return refuse(api.CodeValidation, "the form does not say which letters you saw")
 	}
 	in := api.DeadLettersRequest{
-		Kind: d.Filter.Get("kind"), Reason: d.Filter.Get("reason"), Type: d.Filter.Get("type"), App: d.Filter.Get("app"),
+		Kind: d.Filter.Get("kind"), Reason: d.Filter.Get("reason"), Type: d.Filter.Get("type"), App: d.Filter.Get("app"), Queue: d.Filter.Get("queue"),
 		All: len(d.Filter) == 0, Before: &before, Expect: &expect,
 	}
 	a, err := v.call(http.MethodPost, "/v1/dead-letters/"+d.Action, in)

@@ -12,7 +12,7 @@ import (
 )
 
 // letterFilters are the filters of a list of dead letters.
-var letterFilters = []string{"kind", "reason", "type", "app"}
+var letterFilters = []string{"kind", "reason", "type", "app", "queue"}
 
 // query is a part of the page's query: the parameters of these names that are set.
 func (v *visit) query(names ...string) url.Values {
@@ -81,7 +81,7 @@ func linkOf(g *api.DeadLetterGroup) string {
 		return ""
 	}
 	query := url.Values{}
-	for i, value := range []string{g.Kind, g.Reason, g.Type, g.App} {
+	for i, value := range []string{g.Kind, g.Reason, g.Type, g.App, g.Queue} {
 		if value != "" {
 			query.Set(letterFilters[i], value)
 		}

@@ -16,7 +16,7 @@ import (
 
 // pathOf fills a pattern with valid names.
 func pathOf(pattern string) string {
-	return strings.NewReplacer("{user}", "bob", "{token}", token, "{type}", "photo.shared", "{object}", "album:42", "{topic}", "news", "{id}", "x", "{contact}", "amy", "*", "").Replace(pattern)
+	return strings.NewReplacer("{user}", "bob", "{token}", token, "{type}", "photo.shared", "{object}", "album:42", "{topic}", "news", "{queue}", "emails", "{id}", "x", "{contact}", "amy", "*", "").Replace(pattern)
 }
 
 func TestKeys(t *testing.T) {

@@ -145,6 +145,10 @@ func TestBadBodies(t *testing.T) {
 		{"a batch of devices over 4 MiB", post("/v1/devices/batch", pad(4<<20)), 413, big(4 << 20)},
 		{"a batch of contacts over 1 MiB", post("/v1/users/bob/contacts/batch", pad(1<<20)), 413, big(1 << 20)},
 		{"users of a topic over 1 MiB", post("/v1/topics/news/users", pad(1<<20)), 413, big(1 << 20)},
+		{"a job over 256 KiB", post("/v1/queues/q/jobs", pad(256<<10)), 413, big(256 << 10)},
+		{"a batch of jobs over 4 MiB", post("/v1/queues/q/jobs/batch", pad(4<<20)), 413, big(4 << 20)},
+		{"a claim over 64 KiB", post("/v1/queues/q/claims", pad(64<<10)), 413, big(64 << 10)},
+		{"results of jobs over 1 MiB", post("/v1/queues/q/results", pad(1<<20)), 413, big(1 << 20)},
 		{"an event over 1 MiB", post("/v1/events", pad(1<<20)), 413, big(1 << 20)},
 		{"an event over 1 MiB in chunks", chunked(post("/v1/events", pad(1<<20))), 413, big(1 << 20)},
 		{"a batch over 4 MiB", post("/v1/events/batch", pad(4<<20)), 413, big(4 << 20)},
@@ -230,10 +234,10 @@ func TestBadQueries(t *testing.T) {
 		{"a limit out of range", get(types + "?limit=99999999999999999999"), 422, broken("limit", "type", "must be an integer")},
 		{"a cursor of one's own", get(types + "?cursor=abc"), 422, broken("cursor", "cursor", "is not a cursor that a list gave as next")},
 		{"a cursor of another list", get("/v1/dead-letters?cursor=MWE"), 422, broken("cursor", "cursor", "is not a cursor that a list gave as next")},
-		{"a kind there is not", get("/v1/dead-letters?kind=letter"), 422, broken("kind", "oneof", "must be one of event, notification, job")},
+		{"a kind there is not", get("/v1/dead-letters?kind=letter"), 422, broken("kind", "oneof", "must be one of event, notification, task, job")},
 		{"a malformed query", get(types + "?limit=%zz"), 422, broken("query", "query", "is not a well-formed query string")},
 		{"both at once", get("/v1/dead-letters?kind=letter&limit=x"), 422, problem(api.CodeValidation, "limit must be an integer (and 1 more)",
-			errorsOf("limit", "type", "must be an integer", "kind", "oneof", "must be one of event, notification, job"))},
+			errorsOf("limit", "type", "must be an integer", "kind", "oneof", "must be one of event, notification, task, job"))},
 	})
 }
 

@@ -61,7 +61,7 @@ func TestN1_DeadLetters(t *testing.T) {
 		t.Errorf("left %q of %q", left, ids)
 	}
 	w.page("/console/dead-letters", w.login(w.mustKey(api.ScopeOpsRead))).shows(t, 200).hides(t, "checkbox", "Retry the")
-	if first := w.page("/console/dead-letters?kind=job", cookie); strings.Contains(first.body, "Groups") {
+	if first := w.page("/console/dead-letters?kind=task", cookie); strings.Contains(first.body, "Groups") {
 		t.Error("a filtered list has groups")
 	}
 }
@@ -111,7 +111,7 @@ func TestN1_AllDeadLetters(t *testing.T) {
 	w.page("/console/dead-letters", cookie).shows(t, 200, "Delete all</button>")
 	for query, title := range map[string]string{
 		of + "&action=retry": "Retry 4 dead letters?", "?app=shop/fcm&action=delete": "Delete 1 dead letter?", "?action=delete": "Delete 6 dead letters?",
-		"?kind=job&action=retry": "Retry 2 dead letters?", "?type=photo.shared&action=retry": "Retry 4 dead letters?", "?app=sho&action=retry": "Retry 0 dead letters?",
+		"?kind=task&action=retry": "Retry 2 dead letters?", "?type=photo.shared&action=retry": "Retry 4 dead letters?", "?app=sho&action=retry": "Retry 0 dead letters?",
 	} {
 		a := w.page(ask+query, cookie).shows(t, 200, title)
 		if form := strings.Contains(a.body, `method="post" action="./../dead-letters/all"`); form == strings.Contains(title, " 0 ") {
@@ -142,7 +142,7 @@ func TestN1_AllDeadLetters(t *testing.T) {
 		}
 	})
 	t.Run("more than the visitor agreed to", func(t *testing.T) {
-		form := w.page(ask+"?kind=job&action=delete", cookie).hidden()
+		form := w.page(ask+"?kind=task&action=delete", cookie).hidden()
 		form.Set("expect", "1")
 		again := w.form(ask, form, cookie).shows(t, 409, "Nothing was done", "now they are 2", "Delete 2 dead letters?")
 		if n := left(); n != 3 {

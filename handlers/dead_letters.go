@@ -11,9 +11,17 @@ import (
 	"fanfare/store/queue"
 )
 
-// deadQueueOf finds the queue of a dead letter by the kind that the letter's id begins with.
+// deadQueues are the queues that have dead letters.
+func (s *server) deadQueues() []*queue.Queue {
+	if len(s.o.DeadQueues) > 0 {
+		return s.o.DeadQueues
+	}
+	return s.o.Queues
+}
+
+// deadQueueOf finds the queue of a dead letter by the name that the letter's id begins with.
 func (s *server) deadQueueOf(id string) (*queue.Queue, error) {
-	for _, q := range s.o.Queues {
+	for _, q := range s.deadQueues() {
 		if strings.HasPrefix(id, q.Name()+".") {
 			return q, nil
 		}
@@ -22,10 +30,11 @@ func (s *server) deadQueueOf(id string) (*queue.Queue, error) {
 }
 
 type listDeadLettersRequest struct {
-	Kind   string `query:"kind" validate:"omitempty,oneof=event notification job"`
+	Kind   string `query:"kind" validate:"omitempty,oneof=event notification task job"`
 	Reason string `query:"reason" validate:"max=256"`
 	Type   string `query:"type" validate:"omitempty,identifier"`
 	App    string `query:"app" validate:"max=512"`
+	Queue  string `query:"queue" validate:"omitempty,identifier"`
 	web.Page
 }
 
@@ -33,28 +42,32 @@ type listDeadLettersRequest struct {
 //
 //	@Summary		List dead letters
 //	@Description	Lists jobs that were given up, newest first, each with its reason and last error. They are kept for 7 days.
-//	@Description	A page looks at up to 10,000 letters: with a reason, a type or an app it may be short, or empty with a `next`.
+//	@Description	A page looks at up to 10,000 letters: with a reason, a type, an app or a queue it may be short, or empty with a `next`.
 //	@Description	Of a message that was redacted the payload is `{"redacted": true}`.
 //	@Tags			operations
 //	@ID				listDeadLetters
 //	@Produce		json
-//	@Param			kind	query		string				false	"Only letters of this kind"	Enums(event, notification, job)
+//	@Param			kind	query		string				false	"Only letters of this kind"	Enums(event, notification, task, job)
 //	@Param			reason	query		string				false	"Only letters with this reason"	maxlength(256)
-//	@Param			type	query		string				false	"Only letters of events of this type"
+//	@Param			type	query		string				false	"Only letters of events of this type, and of jobs of this type"
 //	@Param			app		query		string				false	"Only notifications of this app or, without a slash, of all apps of this topic"	maxlength(512)
+//	@Param			queue	query		string				false	"Only letters of the kind job of this queue"
 //	@Param			limit	query		int					false	"Items per page"	minimum(1)	maximum(500)	default(50)
 //	@Param			cursor	query		string				false	"The `next` of the previous page"
 //	@Success		200		{object}	api.DeadLetterList	"A page"
 //	@Router			/v1/dead-letters [get]
 func (s *server) listDeadLetters(ctx context.Context, in *listDeadLettersRequest) (*web.Reply[api.DeadLetterList], error) {
+	if in.Queue != "" && in.Kind != "" && in.Kind != api.DeadJob {
+		return nil, api.Invalid("queue", "job", "is for the kind job alone")
+	}
 	cursor, err := web.OpenCursor(in.Cursor)
 	if err != nil {
 		return nil, err
 	}
-	queues := slices.DeleteFunc(slices.Clone(s.o.Queues), func(q *queue.Queue) bool {
+	queues := slices.DeleteFunc(slices.Clone(s.deadQueues()), func(q *queue.Queue) bool {
 		return in.Kind != "" && in.Kind != q.DeadKind()
 	})
-	filter := queue.DeadFilter{Reason: in.Reason, Type: in.Type, App: in.App}
+	filter := queue.DeadFilter{Reason: in.Reason, Type: in.Type, App: in.App, Queue: in.Queue}
 	list, err := queue.DeadLetters(ctx, filter, cursor, int(in.Limit), queues...)
 	if err != nil {
 		return nil, err
@@ -69,9 +82,10 @@ func (s *server) listDeadLetters(ctx context.Context, in *listDeadLettersRequest
 // listDeadLetterGroups counts the jobs that were given up.
 //
 //	@Summary		Count dead letters
-//	@Description	Counts dead letters by kind, reason, type of event and app, the largest groups first. `type` and `app` are empty if
-//	@Description	there is none, and for letters that no handler saw. Of a kind the newest 10,000 are told apart, the same number of
-//	@Description	each shard: the rest of a kind is in a group with the reason `other` and without type and app.
+//	@Description	Counts dead letters by kind, reason, type and app, or queue for the kind `job`, the largest groups first. `type` and
+//	@Description	`app` are absent if there is none, and for letters that no handler saw. Of a kind the newest 10,000 are told apart,
+//	@Description	about the same number of each shard: the rest of a kind is in a group with the reason `other`, without type, app
+//	@Description	and queue.
 //	@Tags			operations
 //	@ID				listDeadLetterGroups
 //	@Produce		json
@@ -79,7 +93,7 @@ func (s *server) listDeadLetters(ctx context.Context, in *listDeadLettersRequest
 //	@Router			/v1/dead-letters/groups [get]
 func (s *server) listDeadLetterGroups(ctx context.Context, _ *web.Nothing) (*web.Reply[api.DeadLetterGroups], error) {
 	groups := &api.DeadLetterGroups{Items: []api.DeadLetterGroup{}}
-	for _, q := range s.o.Queues {
+	for _, q := range s.deadQueues() {
 		of, err := q.DeadGroups(ctx)
 		if err != nil {
 			return nil, err
@@ -155,8 +169,8 @@ type deadLettersRequest struct {
 //
 //	@Summary		Retry many dead letters
 //	@Description	Puts the jobs of all dead letters that fit back into their queues, as an operation in the background. `kind`, `reason`,
-//	@Description	`type` and `app` choose letters as they do in the list; without them, `all` must be true. `before` and `expect` make
-//	@Description	sure that these are letters that the caller knows: letters that died at `before` or later are left alone, and if more
+//	@Description	`type`, `app` and `queue` choose letters as they do in the list; without them, `all` must be true. `before` and
+//	@Description	`expect` make sure that these are letters that the caller knows: letters that died at `before` or later are left alone, and if more
 //	@Description	than `expect` fit, nothing happens. Fewer are fine. `GET /v1/operations/{id}` shows how far the operation has come. It
 //	@Description	survives crashes. A letter is left if its job, or another job with the same unique id, has been queued since.
 //	@Tags			operations

@@ -11,7 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"fanfare/api"
+	"fanfare/handlers"
+	"fanfare/store/deadletters"
 	"fanfare/store/queue"
 	"fanfare/store/storetest"
 )
@@ -69,7 +73,7 @@ func TestDeadLetters(t *testing.T) {
 		letter := func(kind string) string {
 			return `{"id":"*","kind":"` + kind + `","reason":"test","attempts":"*","last_error":"it would not","failed_at":"*","payload":{"n":"*"}}`
 		}
-		all := w.get(path).wants(t, 200, `{"items":[`+letter("job")+`,`+letter("job")+`,`+letter("event")+`]}`)
+		all := w.get(path).wants(t, 200, `{"items":[`+letter("task")+`,`+letter("task")+`,`+letter("event")+`]}`)
 		w.get(path+"?kind=event").wants(t, 200, `{"items":[`+letter("event")+`]}`)
 		w.get(path+"?kind=notification").wants(t, 200, `{"items":[]}`)
 
@@ -145,12 +149,19 @@ func TestN14_DeadLettersByClass(t *testing.T) {
 		mustDieAs(t, w.notifications, "news", "shop/fcm", "BadPath")
 		mustDieAs(t, w.jobs, "", "", "bad_payload")
 		group := func(kind, reason, eventType, app string, n int) string {
-			return fmt.Sprintf(`{"kind":%q,"reason":%q,"type":%q,"app":%q,"count":%d}`, kind, reason, eventType, app, n)
+			about := ""
+			if eventType != "" {
+				about = fmt.Sprintf(`"type":%q,`, eventType)
+			}
+			if app != "" {
+				about += fmt.Sprintf(`"app":%q,`, app)
+			}
+			return fmt.Sprintf(`{"kind":%q,"reason":%q,%s"count":%d}`, kind, reason, about, n)
 		}
 		reader := "Authorization: Bearer " + w.mustKey(api.ScopeOpsRead)
 		w.do(get(path+"/groups").with(reader)).wants(t, 200, `{"items":[`+strings.Join([]string{
 			group("event", "unknown_audience", "likes", "", 3), group("notification", "BadPath", "likes", "shop/production", 2),
-			group("notification", "BadPath", "news", "shop/fcm", 1), group("job", "bad_payload", "", "", 1)}, ",")+`]}`)
+			group("notification", "BadPath", "news", "shop/fcm", 1), group("task", "bad_payload", "", "", 1)}, ",")+`]}`)
 		for query, want := range map[string]int{
 			"type=likes": 5, "type=likes&kind=event": 3, "app=shop": 3, "app=shop/fcm": 1, "app=shop/production&type=news": 0,
 			"reason=BadPath": 3, "reason=bad_payload&type=likes": 0, "app=sho": 0, "type=nothing": 0,
@@ -260,6 +271,8 @@ func TestN15_BadInput(t *testing.T) {
 			`{"all":false,"before":"` + past + `","expect":0}`:                                 "all",
 			`{"kind":"","reason":"","before":"` + past + `","expect":0}`:                       "all",
 			`{"kind":"letter","before":"` + past + `","expect":0}`:                             "kind",
+			`{"queue":"a b","before":"` + past + `","expect":0}`:                               "queue",
+			`{"queue":"a","kind":"task","before":"` + past + `","expect":0}`:                   "queue",
 			`{"type":"a b","before":"` + past + `","expect":0}`:                                "type",
 			`{"app":"` + strings.Repeat("a", 513) + `","before":"` + past + `","expect":0}`:    "app",
 			`{"reason":"` + strings.Repeat("a", 257) + `","before":"` + past + `","expect":0}`: "reason",
@@ -286,4 +299,79 @@ func TestN15_BadInput(t *testing.T) {
 	w.get("/v1/operations/"+unknown).wants(t, 404, problem(api.CodeNotFound, "there is no operation "+unknown+", or it is no longer kept"))
 	unknown = queue.NewID(200, now) // of a shard that there is not
 	w.get("/v1/operations/"+unknown).wants(t, 404, problem(api.CodeNotFound, "*"))
+}
+
+// mustDieInQueue writes a dead letter of a callers' queue, as store/jobs does.
+func (w *world) mustDieInQueue(letters *queue.Queue, id, name, kind string) {
+	w.t.Helper()
+	c, ctx := w.db.Client(), w.t.Context()
+	key := func(part string) string { return letters.KeyBeside(letters.Route(name), part) }
+	eid, err := c.XAdd(ctx, &redis.XAddArgs{Stream: key("dead"), Values: []any{
+		"i", id, "t", kind, "k", "", "u", "", "g", "", "w", "8", "s", "1", "a", "", "p", `[1]`, "reason", "max_attempts", "err", "refused",
+		"label", "job", "attempts", 8, "fence", 17, "report", "", "class", queue.ClassOf(kind, name),
+	}}).Result()
+	storetest.Must(w.t, err)
+	storetest.Must(w.t, c.HSet(ctx, key("deadids"), id, eid).Err())
+	storetest.Must(w.t, c.ZAdd(ctx, key("deadof:"+name), redis.Z{Member: eid}).Err())
+}
+
+// J9: dead jobs of callers' queues are dead letters of the kind job, with their queue, beside those of fanfare's own.
+func TestJ9_DeadJobsOfCallersQueues(t *testing.T) {
+	t.Parallel()
+	db := storetest.Open(t, "embedded")
+	work := queue.New(db, queue.Options{Name: "work", Kind: api.DeadJob, Shards: 64})
+	var letters *deadletters.Store
+	w := setupOn(t, db, func(o *handlers.Options) {
+		o.DeadQueues = append(slices.Clone(o.Queues), work)
+		letters = deadletters.New(deadletters.Options{Queues: o.DeadQueues, Jobs: o.Queues[2]})
+		o.DeadLetters = letters
+	})
+	w.letters = letters
+	mustDieAs(t, w.notifications, "send", "emails/production", "BadTopic")
+	w.mustDieInQueue(work, "emails.a", "emails", "send")
+	w.mustDieInQueue(work, "emails.b", "emails", "bounce")
+	w.mustDieInQueue(work, "invoices.c", "invoices", "send")
+	w.mustWorkLetters()
+
+	const path = "/v1/dead-letters"
+	shard := fmt.Sprint(work.Route("invoices"))
+	w.get(path+"?queue=invoices").wants(t, 200, `{"items":[{"id":"work.`+shard+`.invoices.c","kind":"job","reason":"max_attempts","type":"send","queue":"invoices",`+
+		`"attempts":8,"last_error":"refused","failed_at":"*","payload":[1]}]}`)
+	for query, want := range map[string]int{
+		"": 4, "?kind=job": 3, "?queue=emails": 2, "?queue=emails&kind=job&type=send": 1, "?queue=email": 0, "?app=emails": 1, "?type=send": 3, "?kind=task": 0, "?queue=emails&app=emails": 0,
+	} {
+		if a := w.get(path + query); a.status != 200 || len(deadIDs(a)) != want {
+			t.Errorf("%s: %d with %d letters, want %d", query, a.status, len(deadIDs(a)), want)
+		}
+	}
+	w.get(path+"/groups").wants(t, 200, `{"items":[{"kind":"notification","reason":"BadTopic","type":"send","app":"emails/production","count":1},`+
+		`{"kind":"job","reason":"max_attempts","type":"bounce","queue":"emails","count":1},{"kind":"job","reason":"max_attempts","type":"send","queue":"emails","count":1},`+
+		`{"kind":"job","reason":"max_attempts","type":"send","queue":"invoices","count":1}]}`)
+	if stats := w.get("/v1/stats"); strings.Contains(stats.body, `"work"`) || strings.Contains(w.scrape(t, "fanfare_queue_depth{"), `queue="work"`) {
+		t.Error("the queue of dead letters alone is among the queues")
+	}
+
+	t.Run("a queue beside another kind", func(t *testing.T) {
+		refused := problem(api.CodeValidation, "queue is for the kind job alone", `"errors":[{"field":"queue","rule":"job","message":"is for the kind job alone"}]`)
+		w.get(path+"?queue=emails&kind=task").wants(t, 422, refused)
+		w.get(path+"?queue=a%20b").wants(t, 422, problem(api.CodeValidation, "*", `"errors":[{"field":"queue","rule":"identifier","message":"*"}]`))
+		for _, action := range []string{"/retry", "/delete"} {
+			w.post(path+action, `{"kind":"event","queue":"emails","before":"2026-01-01T00:00:00Z","expect":0}`).wants(t, 422, refused)
+		}
+	})
+	t.Run("one", func(t *testing.T) {
+		w.del(path+"/work."+shard+".invoices.c").wants(t, 204, "")
+		w.del(path+"/work."+shard+".invoices.c").wants(t, 404, problem(api.CodeNotFound, "*"))
+	})
+	t.Run("many", func(t *testing.T) {
+		now, err := work.Now(t.Context(), 0)
+		storetest.Must(t, err)
+		storetest.Eventually(t, time.Minute, "the letters are older", func() bool { return time.Since(now) > time.Second })
+		body := `{"queue":"emails","before":"` + now.Add(time.Millisecond).UTC().Format(time.RFC3339Nano) + `","expect":2}`
+		id := w.post(path+"/delete", body).wants(t, 202, `{"operation":"*","matched":2}`).member(t, "operation")
+		storetest.Eventually(t, time.Minute, "the operation is done", func() bool { return w.get("/v1/operations/"+id).member(t, "state") == "done" })
+		if left := deadIDs(w.get(path)); len(left) != 1 || !strings.HasPrefix(left[0], "notifications.") {
+			t.Errorf("left: %q", left)
+		}
+	})
 }

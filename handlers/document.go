@@ -41,6 +41,8 @@ import "fanfare/handlers/web"
 //	@tag.description	Chats whose members come and go: no message is lost, whether anybody is connected or not
 //	@tag.name		flash sale
 //	@tag.description	Stock for a sale that many users want at the same moment: reservations, orders, restocks
+//	@tag.name		jobs
+//	@tag.description	Queues of jobs for workers in any language: leases, retries, dead letters, conflict keys and unique jobs
 //	@tag.name		locks
 //	@tag.description	Locks with leases, fences and counted attempts, for work that any of several processes may do, and only one at a time
 //	@tag.name		values and counters

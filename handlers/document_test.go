@@ -98,6 +98,7 @@ func TestExamples(t *testing.T) {
 	t.Parallel()
 	w, d := setup(t), mustDocument(t)
 	admin, _ := w.admin()
+	w.post("/v1/queues/emails/jobs", `{"type":"a"}`, admin) // a queue that can be resumed
 	for _, method := range []string{"PUT", "POST", "GET", "DELETE"} {
 		for path, item := range d.doc.Paths.Map() {
 			op := item.GetOperation(method)
@@ -128,6 +129,8 @@ func TestAnswersMatchTheDocument(t *testing.T) {
 	if len(dead) != 2 {
 		t.Fatalf("dead letters: %v", dead)
 	}
+	w.post(queueQ+"/jobs/batch", `{"jobs":[{"type":"a","payload":[1],"key":"k"},{"type":"b","key":"k"},{"type":"c","max_attempts":1}]}`)
+	held := w.claim(t, `,"max":2`)
 	hold := `{"token":"` + w.acquire(t, "").Token + `"}`
 	other := `{"token":"` + w.post("/v1/locks/y/acquire", "").hold(t).Token + `"}`
 	for _, c := range []call{
@@ -135,6 +138,14 @@ func TestAnswersMatchTheDocument(t *testing.T) {
 		get("/v1/values/none"), {method: "DELETE", path: valueX, headers: []string{`If-Match: "1"`}}, {method: "DELETE", path: valueX},
 		put(counterX, `{"value":1,"max":1}`), put(counterX, `{"value":1,"max":1}`), post(counterX+"/add", `{"delta":1}`), post(counterX+"/add", `{"delta":-1}`), get(counterX), get("/v1/counters/none"),
 		put(counterX, `{"value":1,"ends_at":"2001-01-01T00:00:00Z"}`), post(counterX+"/add", `{"delta":1}`), put(counterX, `{"value":1,"starts_at":"2101-01-01T00:00:00Z"}`), post(counterX+"/add", `{"delta":1}`),
+		post(queueQ+"/jobs", `{"type":"a","unique":"u","payload":"text"}`), post(queueQ+"/jobs", `{"type":"a","unique":"u"}`), post(queueQ+"/jobs", `{"type":"a b"}`),
+		post(queueQ+"/jobs/batch", `{"jobs":[{"type":"a","unique":"u"},{"type":"d","run_at":"2001-01-01T00:00:00Z"}]}`), post(queueQ+"/jobs/batch", `{"jobs":[]}`),
+		get("/v1/jobs/" + held[0].ID), {method: "DELETE", path: "/v1/jobs/" + held[0].ID}, get("/v1/jobs/" + held[0].ID), get("/v1/jobs/unknown"),
+		post(queueQ+"/results", `{"results":[`+result(held[0], "renew", "")+","+result(held[1], "renew", "")+","+result(held[1], "fail", `,"error":"x"`)+`]}`),
+		post(queueQ+"/results", `{"results":[`+result(held[1], "complete", "")+`]}`), post(queueQ+"/results", `{"results":[`+result(held[1], "complete", `,"error":"x"`)+`]}`),
+		get("/v1/jobs/" + held[1].ID), {method: "DELETE", path: "/v1/jobs/" + held[1].ID}, get("/v1/queues"), get(queueQ), get("/v1/queues/unknown"),
+		post(queueQ+"/claims", `{"worker":"w","max":9}`), post(queueQ+"/claims", `{"worker":"w","wait_ms":5}`), post(queueQ+"/claims", `{}`),
+		post(queueQ+"/pause", ""), post(queueQ+"/resume", ""), post("/v1/queues/unknown/resume", ""),
 		post("/v1/locks/y/done", other), post("/v1/locks/y/acquire", ""), get("/v1/locks/y"),
 		post(lockX+"/acquire", ""), post(lockX+"/acquire", `{"max_attempts":9}`), post(lockX+"/renew", hold), get(lockX), post(lockX+"/fail", hold), post(lockX+"/release", hold),
 		post(lockX+"/done", hold), get(lockX), get("/v1/events/" + id), post("/v1/events/"+id+"/cancel", ""), get("/v1/events/unknown"), post("/v1/events/unknown/cancel", ""), get("/v1/events"), get("/v1/events?state=gone"), get("/v1/event-types/unknown"),

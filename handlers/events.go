@@ -252,8 +252,8 @@ func (s *server) aside(all []api.App, d *api.Device) string {
 //	@Failure		409				{object}	api.Problem		"too_late: the event is over, and stays as it is"
 //	@Router			/v1/events/{id}/cancel [post]
 func (s *server) cancelEvent(ctx context.Context, in *idOnceRequest) (*web.Reply[api.EventReport], error) {
-	if !web.Allows(ctx, api.ScopePush) && !web.Allows(ctx, api.ScopeOps) {
-		return nil, api.Errorf(api.CodeForbidden, "this API key lacks the scope %s", api.ScopePush).With("scope", api.ScopePush)
+	if err := needsOneOf(ctx, api.ScopePush, api.ScopeOps); err != nil {
+		return nil, err
 	}
 	report, made, err := s.o.Events.Cancel(ctx, in.ID)
 	if err != nil {

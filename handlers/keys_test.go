@@ -80,7 +80,7 @@ func TestN19_KeysThatCannotBeMade(t *testing.T) {
 	key := func(name, scopes, more string) call {
 		return post("/v1/keys", `{"name":`+name+`,"scopes":`+scopes+more+`}`).with(admin)
 	}
-	const all = "must be one of push, push:all, contacts, chat, sales, sales:buy, locks, values, values:read, tokens, users:erase, ops:read, ops, admin"
+	const all = "must be one of push, push:all, contacts, chat, sales, sales:buy, jobs, jobs:work, locks, values, values:read, tokens, users:erase, ops:read, ops, admin"
 	run(t, w, []bad{
 		{"no name", post("/v1/keys", `{"scopes":["ops"]}`).with(admin), 422, broken("name", "required", "is required")},
 		{"blanks", key(`"  "`, `["ops"]`, ""), 422, broken("name", "required", "must be 1 to 255 bytes")},

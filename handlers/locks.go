@@ -59,24 +59,25 @@ func (s *server) acquireLock(ctx context.Context, in *acquireLockRequest) (*web.
 	if a.Status != lock.Acquired {
 		return nil, lockRefusal(a)
 	}
-	if err := s.mayKeep(ctx, in, a.Lease); err != nil {
+	err = s.mayKeep(ctx, in.Idempotency, func(brief context.Context) { _, _ = a.Lease.Release(brief) }) // otherwise its lease ends
+	if err != nil {
 		return nil, err
 	}
 	hold := &api.LockHold{Token: a.Lease.Token(), Fence: a.Lease.Fence, Attempt: a.Attempt, LeaseMS: a.Left.Milliseconds()}
 	return web.OK(hold).Replayed(a.Repeated && in.Idempotency.Key != ""), nil
 }
 
-// mayKeep gives a hold back if its caller has left in the meantime, or may not make the call any more. A caller with
-// an Idempotency-Key may come again.
-func (s *server) mayKeep(ctx context.Context, in *acquireLockRequest, l *lock.Lease) error {
+// mayKeep calls giveBack if the caller of a long poll has left in the meantime, or may not make the call any more. A caller
+// with an Idempotency-Key may come again.
+func (s *server) mayKeep(ctx context.Context, once api.Idempotency, giveBack func(context.Context)) error {
 	err := s.web.StillAllowed(ctx)
-	if err == nil && in.Idempotency.Key == "" {
+	if err == nil && once.Key == "" {
 		err = context.Cause(ctx)
 	}
 	if err != nil {
 		brief, cancel := s.web.Briefly(ctx)
 		defer cancel()
-		_, _ = l.Release(brief) // otherwise its lease ends
+		giveBack(brief)
 	}
 	return err
 }

@@ -22,6 +22,8 @@ func TestIdempotencyKeysLiveADay(t *testing.T) {
 	for _, c := range []call{
 		post("/v1/events", anEvent),
 		post("/v1/chats/team/messages", `{"sender":"ann","text":"x"}`),
+		post(queueQ+"/jobs", `{"type":"mail"}`),
+		post(queueQ+"/jobs/batch", `{"jobs":[{"type":"mail"}]}`),
 		post("/v1/sales/s/reservations", `{"user":"u","lines":[{"sku":"a","quantity":1}]}`),
 		post("/v1/sales/s/stock", `{"sku":"a","delta":1}`),
 	} {

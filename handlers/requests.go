@@ -1,6 +1,8 @@
 package handlers
 
 import (
+	"context"
+
 	"fanfare/api"
 	"fanfare/handlers/web"
 )
@@ -29,3 +31,14 @@ type (
 		Topic string `path:"topic" validate:"identifier"`
 	}
 )
+
+// needsOneOf is for routes of web.AnyKey that are open to keys with one of several scopes. It refuses a caller whose key
+// has none of them, naming the first.
+func needsOneOf(ctx context.Context, first api.Scope, others ...api.Scope) error {
+	for _, scope := range append(others, first) {
+		if web.Allows(ctx, scope) {
+			return nil
+		}
+	}
+	return api.Errorf(api.CodeForbidden, "this API key lacks the scope %s", first).With("scope", first)
+}

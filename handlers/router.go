@@ -111,6 +111,17 @@ func (s *server) routes() []web.Route {
 		route("POST", "/v1/users/{user}/messages/ack", api.ScopeChat, web.Handle(s.ackMessages)).For(api.UserScopeChat),
 		route("GET", "/v1/users/{user}/messages/stream", api.ScopeChat, web.HandleStream(s.streamMessages)).For(api.UserScopeChat),
 
+		route("POST", "/v1/queues/{queue}/jobs", api.ScopeJobs, web.Handle(s.postJob).WithMaxBody(api.MaxJobBody)),
+		route("POST", "/v1/queues/{queue}/jobs/batch", api.ScopeJobs, web.Handle(s.postJobBatch).WithMaxBody(api.MaxBatchBody)),
+		route("POST", "/v1/queues/{queue}/claims", api.ScopeJobsWork, web.HandleLongPoll(claimWaits, s.claimJobs)),
+		route("POST", "/v1/queues/{queue}/results", api.ScopeJobsWork, web.Handle(s.postJobResults).WithMaxBody(api.MaxResultsBody)),
+		route("GET", "/v1/jobs/{id}", web.AnyKey, web.Handle(s.getJob)), // jobs or jobs:work
+		route("DELETE", "/v1/jobs/{id}", api.ScopeJobs, web.Handle(s.cancelJob)),
+		route("GET", "/v1/queues", web.AnyKey, web.Handle(s.listQueues)),                  // jobs or ops:read
+		route("GET", "/v1/queues/{queue}", web.AnyKey, web.Handle(s.getQueue)),            // jobs or ops:read
+		route("POST", "/v1/queues/{queue}/pause", web.AnyKey, web.Handle(s.pauseQueue)),   // jobs or ops
+		route("POST", "/v1/queues/{queue}/resume", web.AnyKey, web.Handle(s.resumeQueue)), // jobs or ops
+
 		route("POST", "/v1/locks/{lock}/acquire", api.ScopeLocks, web.HandleLongPoll(acquireWaits, s.acquireLock)),
 		route("POST", "/v1/locks/{lock}/renew", api.ScopeLocks, web.Handle(s.renewLock)),
 		route("POST", "/v1/locks/{lock}/done", api.ScopeLocks, web.Handle(s.finishLock)),

@@ -47,7 +47,7 @@ var mayCall = map[string]string{
 	"POST /v1/keys":        "admin",
 	"DELETE /v1/keys/{id}": "admin",
 
-	"GET /v1/operations/{id}": "push push:all contacts chat sales sales:buy locks values values:read tokens users:erase ops:read ops admin", // see TestE1_WhoSeesAnOperation
+	"GET /v1/operations/{id}": "push push:all contacts chat sales sales:buy jobs jobs:work locks values values:read tokens users:erase ops:read ops admin", // see TestE1_WhoSeesAnOperation
 
 	"GET /v1/event-types":                        "push admin",
 	"PUT /v1/event-types/{type}":                 "push admin",
@@ -105,6 +105,16 @@ var mayCall = map[string]string{
 	"GET /v1/users/{user}/messages/pending":           "chat admin",
 	"POST /v1/users/{user}/messages/ack":              "chat admin",
 	"GET /v1/users/{user}/messages/stream":            "chat admin",
+	"POST /v1/queues/{queue}/jobs":                    "jobs admin",
+	"POST /v1/queues/{queue}/jobs/batch":              "jobs admin",
+	"POST /v1/queues/{queue}/claims":                  "jobs:work admin",
+	"POST /v1/queues/{queue}/results":                 "jobs:work admin",
+	"GET /v1/jobs/{id}":                               "jobs jobs:work admin",
+	"DELETE /v1/jobs/{id}":                            "jobs admin",
+	"GET /v1/queues":                                  "jobs ops:read ops admin",
+	"GET /v1/queues/{queue}":                          "jobs ops:read ops admin",
+	"POST /v1/queues/{queue}/pause":                   "jobs ops admin",
+	"POST /v1/queues/{queue}/resume":                  "jobs ops admin",
 	"POST /v1/locks/{lock}/acquire":                   "locks admin",
 	"POST /v1/locks/{lock}/renew":                     "locks admin",
 	"POST /v1/locks/{lock}/done":                      "locks admin",
@@ -140,7 +150,7 @@ func TestScopes(t *testing.T) {
 	w := setup(t)
 	w.workChats()
 	bearers := map[string]string{}
-	for _, scope := range []string{"push", "push:all", "contacts", "chat", "sales", "sales:buy", "locks", "values", "values:read", "tokens", "users:erase", "ops:read", "ops", "admin"} {
+	for _, scope := range []string{"push", "push:all", "contacts", "chat", "sales", "sales:buy", "jobs", "jobs:work", "locks", "values", "values:read", "tokens", "users:erase", "ops:read", "ops", "admin"} {
 		bearers[scope] = "Authorization: Bearer " + w.mustKey(api.Scope(scope))
 	}
 	if len(bearers) != len(api.Scopes) {

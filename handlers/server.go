@@ -14,6 +14,7 @@ import (
 	"fanfare/store/deadletters"
 	"fanfare/store/devices"
 	"fanfare/store/events"
+	"fanfare/store/jobs"
 	"fanfare/store/lock"
 	"fanfare/store/queue"
 	"fanfare/store/record"
@@ -57,6 +58,8 @@ type Options struct {
 	Series  *series.Store
 	// Sales are the sales.
 	Sales *sales.Store
+	// Jobs are the queues of callers, with their jobs.
+	Jobs *jobs.Store
 	// Locks are the locks of callers.
 	Locks *lock.Locker
 	// Values and Counters are the values and the counters of callers.
@@ -64,8 +67,10 @@ type Options struct {
 	Counters *values.Counters
 	// DeadLetters retries and deletes many dead letters.
 	DeadLetters *deadletters.Store
-	// Queues are those behind stats and dead letters, in the order in which they are listed.
+	// Queues are those behind stats, in the order in which they are listed.
 	Queues []*queue.Queue
+	// DeadQueues are those that have dead letters; default: Queues.
+	DeadQueues []*queue.Queue
 
 	// TakesDevice reports whether there is an app for a device. With a user token, other devices
 	// cannot be registered.

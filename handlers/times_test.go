@@ -19,6 +19,8 @@ var timeFields = []struct {
 	{"expires_at", func(b string) call { return post("/v1/events", b) }, `{"type":"a","audience":{"users":["b"]},"alert":{"title":"x"},"expires_at":%s}`},
 	{"send_at", func(b string) call { return post("/v1/events", b) }, `{"type":"a","audience":{"users":["b"]},"alert":{"title":"x"},"send_at":%s}`},
 	{"events[0].send_at", func(b string) call { return post("/v1/events/batch", b) }, `{"events":[{"type":"a","audience":{"users":["b"]},"alert":{"title":"x"},"send_at":%s}]}`},
+	{"run_at", func(b string) call { return post("/v1/queues/q/jobs", b) }, `{"type":"a","run_at":%s}`},
+	{"jobs[0].run_at", func(b string) call { return post("/v1/queues/q/jobs/batch", b) }, `{"jobs":[{"type":"a","run_at":%s}]}`},
 	{"expires_at", func(b string) call { return post("/v1/keys", b) }, `{"name":"a","scopes":["ops"],"expires_at":%s}`},
 	{"before", func(b string) call { return post("/v1/dead-letters/retry", b) }, `{"all":true,"before":%s,"expect":0}`},
 	{"before", func(b string) call { return post("/v1/dead-letters/delete", b) }, `{"all":true,"before":%s,"expect":0}`},

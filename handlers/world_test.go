@@ -24,6 +24,7 @@ import (
 	"fanfare/store/deadletters"
 	"fanfare/store/devices"
 	"fanfare/store/events"
+	callers "fanfare/store/jobs"
 	"fanfare/store/lock"
 	"fanfare/store/queue"
 	"fanfare/store/record"
@@ -108,11 +109,14 @@ func setupSQL(t testing.TB, db *redisdb.DB, url string, change ...func(*handlers
 	happened := events.New(events.Options{DB: db, Queue: w.queue, Notifications: w.notifications, Record: rec})
 	w.chats = chat.New(db, chat.Options{})
 	w.live, w.pusher = live.New(w.chats, db, nil), chat.NewPusher(w.chats, chat.PusherOptions{Post: happened.AcceptNamed})
-	w.letters = deadletters.New(deadletters.Options{Queues: []*queue.Queue{w.queue, w.notifications, w.jobs}, Jobs: w.jobs})
+	work := callers.New(callers.Options{DB: db})
+	t.Cleanup(work.Close)
+	dead := []*queue.Queue{w.queue, w.notifications, w.jobs, work.Letters()}
+	w.letters = deadletters.New(deadletters.Options{Queues: dead, Jobs: w.jobs})
 	o := handlers.Options{
 		Contacts: w.contacts, Sales: w.sales, Events: happened, Devices: w.devices, Record: rec, Keys: w.keys, Tokens: w.tokens, Servers: servers.New(db, servers.Options{}), Series: series.New(db, series.Options{}), Pauses: apps.New(db),
 		Chats: w.chats, Live: w.live, Pusher: w.pusher, PublicKey: func(string) (string, bool) { return "BKey", true },
-		DeadLetters: w.letters, Locks: lock.New(db, lock.Options{Name: "locks"}), Values: values.NewValues(db), Counters: values.NewCounters(db),
+		DeadLetters: w.letters, DeadQueues: dead, Jobs: work, Locks: lock.New(db, lock.Options{Name: "locks"}), Values: values.NewValues(db), Counters: values.NewCounters(db),
 		Queues:   []*queue.Queue{w.queue, w.notifications, w.jobs},
 		Document: openapi.Document(), Docs: openapi.UI(web.NotFound),
 		Erase: w.tokens.Erase, TakesDevice: func(*api.DeviceRequest) bool { return true }, PushOrigins: api.KnownPushOrigins,
@@ -135,7 +139,11 @@ func setupSQL(t testing.TB, db *redisdb.DB, url string, change ...func(*handlers
 
 func mustQueue(t testing.TB, db *redisdb.DB, name string) *queue.Queue {
 	t.Helper()
-	q := queue.New(db, queue.Options{Name: name, Shards: 2})
+	o := queue.Options{Name: name, Shards: 2}
+	if name == "jobs" {
+		o.Kind = api.DeadTask
+	}
+	q := queue.New(db, o)
 	storetest.Must(t, q.Init(t.Context()))
 	return q
 }

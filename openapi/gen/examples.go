@@ -75,6 +75,16 @@ func example(operationID string) any {
 		return map[string]any{"value": 0, "min": 0, "max": 100}
 	case "addToCounter":
 		return map[string]any{"delta": 1}
+	case "postJob":
+		return jobExample("customer:42")
+	case "postJobBatch":
+		return map[string]any{"jobs": []any{jobExample("customer:42"), jobExample("customer:43")}}
+	case "claimJobs":
+		return map[string]any{"worker": "mailer-1", "types": []any{"send_invoice"}, "max": 10, "lease_ms": 30000, "wait_ms": 1000}
+	case "postJobResults":
+		return map[string]any{"results": []any{
+			map[string]any{"id": "emails.06f8k2m3v0q7d1h9r5t4u2s8ao", "token": "1767366245000000", "outcome": "complete"},
+		}}
 	case "acquireLock":
 		return map[string]any{"lease_ms": 30000, "wait_ms": 1000, "max_attempts": 8}
 	case "renewLock", "finishLock", "failLock", "releaseLock":
@@ -88,6 +98,10 @@ func example(operationID string) any {
 	default:
 		return nil
 	}
+}
+
+func jobExample(key string) map[string]any {
+	return map[string]any{"type": "send_invoice", "payload": map[string]any{"month": "2026-01"}, "key": key, "max_attempts": 8}
 }
 
 // deviceExample is a device whose token repeats a digit.
@@ -119,6 +133,8 @@ func parameterExample(name string) any {
 		return "album:42"
 	case "sale":
 		return "spring"
+	case "queue":
+		return "emails"
 	case "lock":
 		return "report:2026-01"
 	case "value":

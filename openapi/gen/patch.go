@@ -159,11 +159,14 @@ func patchParameter(p *openapi3.Parameter) {
 		schema.Pattern = fmt.Sprintf("^([0-9a-fA-F]{2}){%d,%d}$", api.MinTokenHex/2, api.MaxTokenHex/2)
 		return
 	}
-	chat := ""
+	chat, most := "", uint64(api.MaxIdentifier)
 	if p.Name == "object" {
 		chat = "(" + api.ChatObject("") + ")?"
 	}
-	schema.Pattern = fmt.Sprintf("^%s[A-Za-z0-9._:@-]{1,%d}$", chat, api.MaxIdentifier)
+	if schema.MaxLength != nil { // the id of a job
+		most = *schema.MaxLength
+	}
+	schema.Pattern = fmt.Sprintf("^%s[A-Za-z0-9._:@-]{1,%d}$", chat, most)
 }
 
 // patchBody adds an example that works unchanged and the largest size of the body.

@@ -85,10 +85,10 @@ func patchProperty(name string, property *openapi3.Schema) {
 	switch {
 	case name == "until" || strings.HasSuffix(name, "_at"):
 		property.Format = "date-time"
-	case name == "aps" || name == "fcm" || name == "payload":
-		property.AdditionalProperties = openapi3.AdditionalProperties{Has: openapi3.Ptr(true)}
-	case name == "value" && property.Type.Is("object"):
+	case name == "value" && property.Type.Is("object"), name == "payload":
 		property.Type = nil // any JSON
+	case name == "aps" || name == "fcm":
+		property.AdditionalProperties = openapi3.AdditionalProperties{Has: openapi3.Ptr(true)}
 	case name == "expirationTime":
 		property.Nullable = true
 	}

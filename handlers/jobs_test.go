@@ -1,0 +1,477 @@
+package handlers_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"fanfare/api"
+	"fanfare/store/storetest"
+)
+
+const queueQ = "/v1/queues/q"
+
+// enqueue stores a job and returns its id.
+func (w *world) enqueue(t testing.TB, body string) string {
+	t.Helper()
+	a := w.post(queueQ+"/jobs", body)
+	if a.status != 202 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	return a.member(t, "id")
+}
+
+// claimed are the jobs in the answer of a claim.
+func (a answer) claimed(t testing.TB) []api.ClaimedJob {
+	t.Helper()
+	var got api.ClaimedJobs
+	if err := json.Unmarshal([]byte(a.body), &got); err != nil || a.status != 200 || got.Jobs == nil {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	return got.Jobs
+}
+
+// claim makes a claim with further members, and returns its jobs.
+func (w *world) claim(t testing.TB, members string, headers ...string) []api.ClaimedJob {
+	t.Helper()
+	return w.post(queueQ+"/claims", `{"worker":"w"`+members+`}`, headers...).claimed(t)
+}
+
+// claimOne makes a claim that may wait, and returns its only job.
+func (w *world) claimOne(t testing.TB, members string) api.ClaimedJob {
+	t.Helper()
+	list := w.claim(t, `,"wait_ms":20000`+members)
+	if len(list) != 1 {
+		t.Fatalf("claimed %+v", list)
+	}
+	return list[0]
+}
+
+// result is the JSON of a result with further members.
+func result(j api.ClaimedJob, outcome, members string) string {
+	return fmt.Sprintf(`{"id":%q,"token":%q,"outcome":%q%s}`, j.ID, j.Token, outcome, members)
+}
+
+// report reports one result and wants this status.
+func (w *world) report(t testing.TB, j api.ClaimedJob, outcome, members, status string) {
+	t.Helper()
+	lease := ""
+	if outcome == "renew" && status == "ok" {
+		lease = `,"lease_ms":"*"`
+	}
+	w.post(queueQ+"/results", `{"results":[`+result(j, outcome, members)+`]}`).
+		wants(t, 200, `{"results":[{"id":"`+j.ID+`","status":"`+status+`"`+lease+`}]}`)
+}
+
+// state is the state of a job.
+func (w *world) state(t testing.TB, id string) string {
+	t.Helper()
+	return w.get("/v1/jobs/"+id).member(t, "state")
+}
+
+// counts is the queue q with some of its counts; the others are 0.
+func counts(not map[string]int) string {
+	out := map[string]any{"queue": "q", "paused": false}
+	for _, name := range []string{"depth", "blocked", "scheduled", "running", "oldest_age_ms", "done", "retries", "recovered", "dead", "dead_letters"} {
+		out[name] = not[name]
+	}
+	if not["depth"] > 0 {
+		out["oldest_age_ms"] = "*"
+	}
+	text, _ := json.Marshal(out)
+	return string(text)
+}
+
+func noJob(id string) string {
+	return problem(api.CodeNotFound, "there is no job "+id+", or it is no longer remembered")
+}
+
+// A job is enqueued, claimed and completed, and each step can be seen.
+func TestJ1_AJobIsDone(t *testing.T) {
+	t.Parallel()
+	eachRedis(t, func(t *testing.T, w *world) {
+		w.get(queueQ).wants(t, 404, problem(api.CodeNotFound, "there is no such queue"))
+		w.post(queueQ+"/claims", `{"worker":"w"}`).wants(t, 200, `{"jobs":[]}`)
+		w.get("/v1/queues").wants(t, 200, `{"items":[]}`)
+
+		made := w.post(queueQ+"/jobs", `{"type":"mail","payload": {"a": [1, "\u00e4"]},"key":"k","unique":"u","max_attempts":3}`)
+		id := made.wants(t, 202, `{"id":"*"}`).member(t, "id")
+		if made.header.Get("Location") != "/v1/jobs/"+id || !strings.HasPrefix(id, "q.") {
+			t.Errorf("the job %s at %s", id, made.header.Get("Location"))
+		}
+		known := `"id":"` + id + `","queue":"q","attempt":1,"max_attempts":3,"type":"mail","key":"k","unique":"u","payload":{"a":[1,"ä"]},"enqueued_at":"*"`
+		w.get("/v1/jobs/"+id).wants(t, 200, `{`+known+`,"state":"queued"}`)
+		w.get(queueQ).wants(t, 200, counts(map[string]int{"depth": 1}))
+
+		claimed := w.post(queueQ+"/claims", `{"worker":"w-1","lease_ms":60000}`)
+		claimed.wants(t, 200, `{"jobs":[{"id":"`+id+`","token":"*","fence":"*","attempt":1,"type":"mail","key":"k","payload":{"a":[1,"ä"]},"lease_ms":60000}]}`)
+		j := claimed.claimed(t)[0]
+		w.get("/v1/jobs/"+id).wants(t, 200, fmt.Sprintf(`{%s,"state":"running","worker":"w-1","fence":%d,"lease_ms":"*"}`, known, j.Fence))
+		w.get(queueQ).wants(t, 200, counts(map[string]int{"running": 1}))
+		if again := w.claim(t, `,"max":100`); len(again) != 0 {
+			t.Errorf("claimed twice: %+v", again)
+		}
+		for range 2 {
+			w.report(t, j, "complete", "", "ok")
+		}
+		w.get("/v1/jobs/"+id).wants(t, 200, `{"id":"`+id+`","queue":"q","state":"done"}`)
+		w.report(t, j, "renew", "", "job_lost")
+		w.get("/v1/queues").wants(t, 200, `{"items":[`+counts(map[string]int{"done": 1})+`]}`)
+	})
+}
+
+// A payload is any JSON, and comes back as it was. null is the same as none.
+func TestJ1_Payloads(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	for _, payload := range []string{`"text"`, `[1,null,"\n"]`, `{"a":{"b":[]}}`, `9007199254740993`, `1.50`, `false`, `{}`, `""`, `null`, ``} {
+		member, want := "", payload
+		if payload != "" {
+			member = `,"payload":` + payload
+		}
+		if payload == "null" {
+			want = ""
+		}
+		id := w.enqueue(t, `{"type":"mail"`+member+`}`)
+		var got api.Job
+		storetest.Must(t, json.Unmarshal([]byte(w.get("/v1/jobs/"+id).body), &got))
+		if j := w.claimOne(t, ""); string(j.Payload) != want || string(got.Payload) != want {
+			t.Errorf("%s comes back as %s, and is shown as %s", payload, j.Payload, got.Payload)
+		}
+	}
+	most := api.MaxJobPayload - len(`""`)
+	for _, text := range []string{strings.Repeat("x", most), strings.Repeat(`\u00e4`, most/2)} { // a library may escape what it need not
+		w.enqueue(t, `{"type":"mail","payload":   "`+text+`"}`)
+		refused := broken("payload", "max", "must be at most 61440 bytes as JSON")
+		w.post(queueQ+"/jobs", `{"type":"mail","payload":"`+text+`x"}`).wants(t, 422, refused)
+	}
+}
+
+// While a job with a unique name has not ended, no second one is stored.
+func TestJ1_UniqueJobs(t *testing.T) {
+	t.Parallel()
+	eachRedis(t, func(t *testing.T, w *world) {
+		const body = `{"type":"mail","unique":"u"}`
+		id := w.enqueue(t, body)
+		old := func() {
+			t.Helper()
+			a := w.post(queueQ+"/jobs", body).wants(t, 200, `{"id":"`+id+`","new":false}`)
+			if a.header.Get("Location") != "/v1/jobs/"+id {
+				t.Errorf("the job is at %s", a.header.Get("Location"))
+			}
+		}
+		old()
+		w.post("/v1/queues/other/jobs", body).wants(t, 202, `{"id":"*"}`)
+		j := w.claimOne(t, "")
+		old()
+		w.report(t, j, "complete", "", "ok")
+		next := w.enqueue(t, body)
+		if next == id {
+			t.Error("a new job has the id of an old one")
+		}
+		w.del("/v1/jobs/"+next).wants(t, 204, "")
+		w.enqueue(t, body)
+	})
+}
+
+// A batch is accepted as a whole, in its order.
+func TestJ1_Batches(t *testing.T) {
+	t.Parallel()
+	eachRedis(t, func(t *testing.T, w *world) {
+		const batch = `{"jobs":[{"type":"a","unique":"u"},{"type":"b","payload":1},{"type":"a","unique":"u"},{"type":"c"}]}`
+		const key = "Idempotency-Key: batch"
+		w.post(queueQ+"/jobs/batch", `{"jobs":[{"type":"a"},{"type":"b c"}]}`, key).wants(t, 422, broken("jobs[1].type", "identifier", identifierRule))
+		w.get(queueQ).wants(t, 404, problem(api.CodeNotFound, "there is no such queue"))
+		first := w.post(queueQ+"/jobs/batch", batch, key)
+		first.wants(t, 202, `{"items":[{"id":"*"},{"id":"*"},{"id":"*","new":false},{"id":"*"}]}`)
+		again := w.post(queueQ+"/jobs/batch", batch, key).wants(t, 202, first.body)
+		if first.header.Get("Idempotent-Replayed") != "" || again.header.Get("Idempotent-Replayed") != "true" {
+			t.Errorf("replayed: %v, %v", first.header, again.header)
+		}
+		w.post(queueQ+"/jobs/batch", `{"jobs":[{"type":"a"}]}`, key).
+			wants(t, 422, problem(api.CodeIdempotencyReused, "this Idempotency-Key was used with another body"))
+		var accepted api.JobBatchAccepted
+		storetest.Must(t, json.Unmarshal([]byte(first.body), &accepted))
+		if accepted.Items[0].ID != accepted.Items[2].ID {
+			t.Errorf("the same unique name, and other ids: %s", first.body)
+		}
+		var got []string
+		for _, j := range w.claim(t, `,"max":100`) {
+			got = append(got, j.ID)
+		}
+		if want := []string{accepted.Items[0].ID, accepted.Items[1].ID, accepted.Items[3].ID}; !slices.Equal(got, want) {
+			t.Errorf("claimed %v, want %v", got, want)
+		}
+	})
+}
+
+// A repeat of an enqueueing under its Idempotency-Key has the first answer again, and stores nothing.
+func TestJ1_RepeatedJobs(t *testing.T) {
+	t.Parallel()
+	eachRedis(t, func(t *testing.T, w *world) {
+		const key, body = "Idempotency-Key: once", `{"type":"mail","payload":{"a":1,"b":2}}`
+		first := w.post(queueQ+"/jobs", body, key).wants(t, 202, `{"id":"*"}`)
+		again := w.post(queueQ+"/jobs", `{"payload":{"b":2, "a":1},"type":"mail"}`, key).wants(t, 202, first.body)
+		if first.header.Get("Idempotent-Replayed") != "" || again.header.Get("Idempotent-Replayed") != "true" {
+			t.Errorf("replayed: %v, %v", first.header, again.header)
+		}
+		w.post(queueQ+"/jobs", `{"type":"mail"}`, key).wants(t, 422, problem(api.CodeIdempotencyReused, "this Idempotency-Key was used with another body"))
+		if other := w.post("/v1/queues/other/jobs", `{"type":"mail"}`, key); other.status != 202 || other.header.Get("Idempotent-Replayed") != "" {
+			t.Errorf("another queue: %d %s", other.status, other.body)
+		}
+		if list := w.claim(t, `,"max":100`); len(list) != 1 {
+			t.Errorf("stored %+v", list)
+		}
+		unique := w.enqueue(t, `{"type":"mail","unique":"u"}`)
+		for _, replayed := range []string{"", "true"} {
+			a := w.post(queueQ+"/jobs", `{"type":"mail","unique":"u"}`, "Idempotency-Key: twice").wants(t, 200, `{"id":"`+unique+`","new":false}`)
+			if a.header.Get("Idempotent-Replayed") != replayed {
+				t.Errorf("replayed %v, want %q", a.header, replayed)
+			}
+		}
+	})
+}
+
+// Workers choose their types, and the oldest job comes first.
+func TestJ1_Types(t *testing.T) {
+	t.Parallel()
+	eachRedis(t, func(t *testing.T, w *world) {
+		w.post(queueQ+"/jobs/batch", `{"jobs":[{"type":"a"},{"type":"b"},{"type":"c"},{"type":"b"},{"type":"a"}]}`)
+		types := func(members string) (got string) {
+			for _, j := range w.claim(t, members) {
+				got += j.Type
+			}
+			return got
+		}
+		for _, c := range [][2]string{{`,"types":["d"],"max":9`, ""}, {`,"types":["b","c"],"max":2`, "bc"}, {`,"types":["a"]`, "a"}, {`,"max":9`, "ba"}} {
+			if got := types(c[0]); got != c[1] {
+				t.Errorf("%s: %q, want %q", c[0], got, c[1])
+			}
+		}
+	})
+}
+
+// Two jobs of one key are never held at once, and are held in their order.
+func TestJ2_ConflictKeys(t *testing.T) {
+	t.Parallel()
+	eachRedis(t, func(t *testing.T, w *world) {
+		first, second := w.enqueue(t, `{"type":"a","key":"k"}`), w.enqueue(t, `{"type":"b","key":"k"}`)
+		w.enqueue(t, `{"type":"c","key":"l"}`)
+		list := w.claim(t, `,"max":9`)
+		if len(list) != 2 || list[0].ID != first || list[1].Type != "c" {
+			t.Fatalf("claimed %+v", list)
+		}
+		if got := w.state(t, second); got != "blocked" {
+			t.Errorf("the second job of the key is %s", got)
+		}
+		w.get(queueQ).wants(t, 200, counts(map[string]int{"running": 2, "blocked": 1}))
+		w.report(t, list[0], "complete", "", "ok")
+		if next := w.claimOne(t, ""); next.ID != second || next.Key != "k" || next.Fence <= list[0].Fence {
+			t.Errorf("then %+v, after %+v", next, list[0])
+		}
+	})
+}
+
+// A job that fails is tried again, not before its time, and is a dead letter when its attempts are used up.
+func TestJ1_Failures(t *testing.T) {
+	t.Parallel()
+	eachRedis(t, func(t *testing.T, w *world) {
+		id := w.enqueue(t, `{"type":"mail","payload":[1],"max_attempts":2}`)
+		first := w.claimOne(t, "")
+		for range 2 {
+			w.report(t, first, "fail", `,"error":"no route","retry_after_ms":50`, "ok")
+		}
+		w.get("/v1/jobs/"+id).wants(t, 200, `{"id":"`+id+`","queue":"q","state":"scheduled","attempt":2,"failures":1,"max_attempts":2,"type":"mail","payload":[1],
+			"enqueued_at":"*","run_at":"*","last_error":"no route"}`)
+		w.get(queueQ).wants(t, 200, counts(map[string]int{"scheduled": 1, "retries": 1}))
+		second := w.claimOne(t, "")
+		if second.ID != id || second.Attempt != 2 || second.Fence <= first.Fence {
+			t.Errorf("the second attempt: %+v, after %+v", second, first)
+		}
+		w.report(t, first, "complete", "", "job_lost")
+		for range 2 {
+			w.report(t, second, "fail", `,"error":"no host"`, "ok")
+		}
+		dead := w.get("/v1/jobs/" + id)
+		if dead.member(t, "state") != "dead" || dead.member(t, "reason") != "max_attempts" || dead.member(t, "last_error") != "no host" {
+			t.Errorf("%d %s", dead.status, dead.body)
+		}
+		w.get(queueQ).wants(t, 200, counts(map[string]int{"retries": 1, "dead": 1, "dead_letters": 1}))
+		w.del("/v1/jobs/"+id).wants(t, 409, problem(api.CodeTooLate, "the job "+id+" has ended"))
+
+		letters := w.get("/v1/dead-letters?kind=job&queue=q")
+		if got := deadIDs(letters); len(got) != 1 || !strings.Contains(letters.body, `"payload":[1]`) {
+			t.Fatalf("%s", letters.body)
+		}
+		w.post("/v1/dead-letters/"+deadIDs(letters)[0]+"/retry", "")
+		if third := w.claimOne(t, ""); third.ID != id || third.Attempt != 1 || third.Fence <= second.Fence || string(third.Payload) != "[1]" {
+			t.Errorf("after a retry: %+v", third)
+		}
+
+		w.enqueue(t, `{"type":"late"}`)
+		w.report(t, w.claimOne(t, ""), "fail", `,"retry_after_ms":3600000`, "ok")
+		if list := w.claim(t, `,"max":9,"types":["late"]`); len(list) != 0 {
+			t.Errorf("claimed at once: %+v", list)
+		}
+	})
+}
+
+// A job that is released is there for others, and no attempt counts.
+func TestJ1_Releases(t *testing.T) {
+	t.Parallel()
+	eachRedis(t, func(t *testing.T, w *world) {
+		id := w.enqueue(t, `{"type":"mail","max_attempts":1}`)
+		for n := range 3 {
+			j := w.claimOne(t, "")
+			if j.ID != id || j.Attempt != 1 {
+				t.Errorf("claim %d: %+v", n, j)
+			}
+			w.report(t, j, "release", "", "ok")
+		}
+		if got := w.state(t, id); got != "queued" {
+			t.Errorf("it is %s", got)
+		}
+		w.report(t, w.claimOne(t, ""), "release", `,"retry_after_ms":3600000`, "ok")
+		w.get("/v1/jobs/"+id).wants(t, 200, `{"id":"`+id+`","queue":"q","state":"scheduled","attempt":1,"max_attempts":1,"type":"mail","enqueued_at":"*","run_at":"*"}`)
+	})
+}
+
+// A lease that ends gives the job to the next worker and counts. Until then its holder may renew it, and may still
+// report a result after it.
+func TestJ2_Leases(t *testing.T) {
+	t.Parallel()
+	eachRedis(t, func(t *testing.T, w *world) {
+		id := w.enqueue(t, `{"type":"mail"}`)
+		over := w.claimOne(t, `,"lease_ms":1`)
+		next := w.claimOne(t, `,"lease_ms":1`)
+		if over.Attempt != 1 || next.ID != id || next.Attempt != 2 || next.Fence <= over.Fence || next.Token == over.Token {
+			t.Fatalf("%+v, and then %+v", over, next)
+		}
+		for _, outcome := range []string{"complete", "fail", "release", "renew"} {
+			w.report(t, over, outcome, "", "job_lost")
+		}
+		answered := `{"results":[{"id":"` + id + `","status":"ok","lease_ms":%d}]}`
+		w.post(queueQ+"/results", `{"results":[`+result(next, "renew", `,"lease_ms":7200000`)+`]}`).wants(t, 200, fmt.Sprintf(answered, 7_200_000))
+		w.get("/v1/jobs/"+id).wants(t, 200, `{"id":"`+id+`","queue":"q","state":"running","attempt":2,"lost_leases":1,"max_attempts":8,"type":"mail","enqueued_at":"*",
+			"worker":"w","fence":"*","lease_ms":"*"}`)
+		w.get(queueQ).wants(t, 200, counts(map[string]int{"running": 1, "recovered": 1}))
+		w.report(t, next, "complete", "", "ok")
+
+		w.enqueue(t, `{"type":"mail"}`)
+		last := w.claimOne(t, `,"lease_ms":1`)
+		storetest.Eventually(t, soon, "its lease is over", func() bool {
+			return strings.Contains(w.get("/v1/jobs/"+last.ID).body, `"lease_ms":0`)
+		})
+		w.report(t, last, "renew", "", "ok")
+		w.report(t, last, "complete", "", "ok")
+	})
+}
+
+// One call reports many results, and each has its own answer.
+func TestJ1_ManyResults(t *testing.T) {
+	t.Parallel()
+	eachRedis(t, func(t *testing.T, w *world) {
+		w.post(queueQ+"/jobs/batch", `{"jobs":[{"type":"a"},{"type":"b"},{"type":"c"}]}`)
+		list := w.claim(t, `,"max":3`)
+		unknown := api.ClaimedJob{ID: "q.unknown", Token: "1"}
+		results := []string{result(list[0], "complete", ""), result(unknown, "complete", ""), result(list[1], "renew", `,"lease_ms":1000`), result(list[2], "release", "")}
+		w.post(queueQ+"/results", `{"results":[`+strings.Join(results, ",")+`]}`, "Idempotency-Key: x").wants(t, 200, fmt.Sprintf(
+			`{"results":[{"id":%q,"status":"ok"},{"id":"q.unknown","status":"job_lost"},{"id":%q,"status":"ok","lease_ms":1000},{"id":%q,"status":"ok"}]}`,
+			list[0].ID, list[1].ID, list[2].ID))
+		w.report(t, api.ClaimedJob{ID: list[1].ID, Token: "not mine"}, "complete", "", "job_lost")
+		w.post("/v1/queues/other/results", `{"results":[`+result(list[1], "complete", "")+`]}`).
+			wants(t, 200, `{"results":[{"id":"`+list[1].ID+`","status":"job_lost"}]}`)
+
+		long := make([]string, 100)
+		for i := range long {
+			long[i] = result(unknown, "fail", `,"error":"`+strings.Repeat("e", 4096)+`"`)
+		}
+		if a := w.post(queueQ+"/results", `{"results":[`+strings.Join(long, ",")+`]}`); a.status != 200 || strings.Count(a.body, "job_lost") != 100 {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+	})
+}
+
+// A job that is cancelled is not claimed any more. The worker that holds it is told.
+func TestJ1_Cancels(t *testing.T) {
+	t.Parallel()
+	eachRedis(t, func(t *testing.T, w *world) {
+		id := w.enqueue(t, `{"type":"mail"}`)
+		for range 2 {
+			w.del("/v1/jobs/"+id).wants(t, 204, "")
+		}
+		w.get("/v1/jobs/"+id).wants(t, 200, `{"id":"`+id+`","queue":"q","state":"cancelled"}`)
+		if list := w.claim(t, ""); len(list) != 0 {
+			t.Errorf("claimed %+v", list)
+		}
+		for _, outcome := range []string{"release", "fail", "complete"} {
+			w.enqueue(t, `{"type":"mail"}`)
+			j := w.claimOne(t, "")
+			for range 2 {
+				w.del("/v1/jobs/"+j.ID).wants(t, 204, "")
+			}
+			w.get("/v1/jobs/"+j.ID).wants(t, 200, `{"id":"`+j.ID+`","queue":"q","state":"running","attempt":1,"max_attempts":8,"type":"mail","enqueued_at":"*",
+				"worker":"w","fence":"*","lease_ms":"*","cancelled":true}`)
+			w.report(t, j, "renew", "", "cancelled")
+			if outcome == "complete" {
+				w.report(t, j, outcome, "", "ok")
+				w.del("/v1/jobs/"+j.ID).wants(t, 409, problem(api.CodeTooLate, "the job "+j.ID+" has ended"))
+				continue
+			}
+			w.report(t, j, outcome, "", "cancelled")
+			w.get("/v1/jobs/"+j.ID).wants(t, 200, `{"id":"`+j.ID+`","queue":"q","state":"cancelled"}`)
+		}
+		for _, unknown := range []string{"q.unknown", "unknown", "q." + strings.Repeat("0", 26), strings.Repeat("x", 256)} {
+			w.del("/v1/jobs/"+unknown).wants(t, 404, noJob(unknown))
+			w.get("/v1/jobs/"+unknown).wants(t, 404, noJob(unknown))
+		}
+	})
+}
+
+// No job of a queue that is paused is claimed. What it has is kept, and comes when it is resumed.
+func TestJ6_APausedQueue(t *testing.T) {
+	t.Parallel()
+	eachRedis(t, func(t *testing.T, w *world) {
+		w.post(queueQ+"/resume", "").wants(t, 404, problem(api.CodeNotFound, "there is no such queue"))
+		paused := func(not map[string]int) string {
+			return strings.Replace(counts(not), `"paused":false`, `"paused":true`, 1)
+		}
+		for range 2 {
+			w.post(queueQ+"/pause", "", "Idempotency-Key: p").wants(t, 200, paused(nil))
+		}
+		id := w.enqueue(t, `{"type":"mail"}`)
+		if list := w.claim(t, `,"wait_ms":50`); len(list) != 0 {
+			t.Errorf("claimed %+v", list)
+		}
+		w.get(queueQ).wants(t, 200, paused(map[string]int{"depth": 1}))
+		got := w.claimLater(t, `{"worker":"w","wait_ms":30000}`)
+		w.awaitStreams(t, 1)
+		if a := w.post(queueQ+"/resume", ""); a.status != 200 || strings.Contains(a.body, `"paused":true`) {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+		if list := (<-got).claimed(t); len(list) != 1 || list[0].ID != id {
+			t.Errorf("claimed %+v", list)
+		}
+		if got, want := w.changes(), []string{"queues.pause q ", "queues.pause q ", "queues.resume q "}; !slices.Equal(got, want) {
+			t.Errorf("changes %q, want %q", got, want)
+		}
+	})
+}
+
+// A claim has payloads of at most 1 MiB together, and claims no more than it has.
+func TestJ1_LargeClaims(t *testing.T) {
+	t.Parallel()
+	eachRedis(t, func(t *testing.T, w *world) {
+		job := `{"type":"mail","payload":"` + strings.Repeat("x", api.MaxJobPayload-2) + `"}`
+		w.post(queueQ+"/jobs/batch", `{"jobs":[`+strings.Repeat(job+",", 19)+job+`]}`).wants(t, 202, `{"items":[`+strings.Repeat(`{"id":"*"},`, 19)+`{"id":"*"}]}`)
+		fit := api.MaxClaimBytes / api.MaxJobPayload
+		if list := w.claim(t, `,"max":100`); len(list) > fit || len(list) < fit-1 {
+			t.Errorf("claimed %d, and %d fit", len(list), fit)
+		}
+		if list := w.claim(t, `,"max":100`); len(list) < 20-fit {
+			t.Errorf("then claimed %d", len(list))
+		}
+	})
+}
