@@ -28,6 +28,7 @@ import (
 	"fanfare/store/devices"
 	"fanfare/store/erasure"
 	"fanfare/store/events"
+	"fanfare/store/jobs"
 	"fanfare/store/lock"
 	"fanfare/store/queue"
 	"fanfare/store/record"
@@ -65,6 +66,7 @@ type app struct {
 	apps     *apps.Store
 	servers  *servers.Store
 	series   *series.Store
+	jobs     *jobs.Store
 	locks    *lock.Locker
 	values   *values.Values
 	counters *values.Counters
@@ -154,7 +156,7 @@ func (a *app) openQueues() {
 	toTarget.GroupRetention += c.MaxAge // the parts may end that much before the event
 	toSend.GroupRetention += c.MaxAge   // the event may end that much later than its notifications in a shard
 	toSend.MaxAge = -1                  // delivery ends notifications by age, and counts them
-	toDo.Name, toDo.Lease = "jobs", c.JobLease
+	toDo.Name, toDo.Kind, toDo.Lease = "jobs", api.DeadTask, c.JobLease
 	toDo.MaxAge = -1            // a change on record is retried for ever
 	toDo.InFlight = jobsAtATime // they share the SQL connections with requests
 	toDo.ReportRetention = max(toDo.ReportRetention, api.DeadOperationsKept)
@@ -164,10 +166,13 @@ func (a *app) openQueues() {
 // jobsAtATime bounds the background jobs under way in one process.
 const jobsAtATime = 32
 
-// queues are all queues.
+// queues are the queues of fanfare's own work.
 func (a *app) queues() []*queue.Queue {
 	return []*queue.Queue{a.eventQueue, a.notificationQueue, a.jobQueue}
 }
+
+// deadQueues are those that have dead letters.
+func (a *app) deadQueues() []*queue.Queue { return append(a.queues(), a.jobs.Letters()) }
 
 // drain is how long work that is under way may go on when the process stops:
 // long enough for a slow answer of APNs, short enough to hand back the rest.
@@ -188,9 +193,10 @@ func (a *app) openNouns() error {
 	a.apps = apps.New(a.redis)
 	a.servers = servers.New(a.redis, servers.Options{Logger: a.log})
 	a.series = series.New(a.redis, series.Options{Totals: a.metrics.Totals, Depths: a.depths, Logger: a.log})
+	a.jobs = jobs.New(jobs.Options{DB: a.redis, RetryBase: a.config.RetryBase, RetryMax: a.config.RetryMax, MaxAge: a.config.MaxAge, Logger: a.log})
 	a.locks = lock.New(a.redis, lock.Options{Name: "locks"})
 	a.values, a.counters = values.NewValues(a.redis), values.NewCounters(a.redis)
-	a.letters = deadletters.New(deadletters.Options{Queues: a.queues(), Jobs: a.jobQueue, Logger: a.log})
+	a.letters = deadletters.New(deadletters.Options{Queues: a.deadQueues(), Jobs: a.jobQueue, Logger: a.log})
 	a.contacts = contacts.New(a.contactsRedis, a.record, a.jobQueue, contacts.Options{
 		Max: a.config.ContactsMax, Min: a.config.ContactsMin, Logger: a.log,
 	})
@@ -240,7 +246,7 @@ func (a *app) redisLoops() []loop {
 
 // jobLoops are the loops that keep the stores fresh, and those of the background jobs.
 func (a *app) jobLoops() []loop {
-	loops := append([]loop{{"keys", a.keys.Run}, {"user tokens", a.tokens.Run}, {"event types", a.events.Run}, {"servers", a.sayAlive}}, a.saleLoops()...)
+	loops := append([]loop{{"keys", a.keys.Run}, {"user tokens", a.tokens.Run}, {"event types", a.events.Run}, {"servers", a.sayAlive}, {"queues of jobs", a.jobs.Run}}, a.saleLoops()...)
 	loops = append(loops, a.chatLoops()...)
 	if a.config.has(roleJobs) {
 		loops = append(loops, loop{"outbox", a.outbox().Run}, loop{"jobs", func(ctx context.Context) error {
@@ -287,8 +293,8 @@ func (a *app) handlers() (public, private http.Handler) {
 		hidden = "/metrics"
 	}
 	whole := handlers.New(handlers.Options{
-		Events: a.events, Devices: a.devices, Record: a.record, Keys: a.keys, Tokens: a.tokens, Erase: a.erasure.Erase, UserConfirm: bool(a.config.UserConfirm), Contacts: a.contacts, Sales: a.sales, Servers: a.servers, Series: a.series, Locks: a.locks, Values: a.values, Counters: a.counters, DeadLetters: a.letters, Apps: a.listApps, Pauses: a.apps,
-		Queues: a.queues(), TakesDevice: a.sender.Takes, PushOrigins: a.config.pushOrigins(), PublicKey: a.webPushKey, Ready: a.readyFor, DeliveredPerSecond: a.metrics.DeliveredPerSecond,
+		Events: a.events, Devices: a.devices, Record: a.record, Keys: a.keys, Tokens: a.tokens, Erase: a.erasure.Erase, UserConfirm: bool(a.config.UserConfirm), Contacts: a.contacts, Sales: a.sales, Servers: a.servers, Series: a.series, Jobs: a.jobs, Locks: a.locks, Values: a.values, Counters: a.counters, DeadLetters: a.letters, Apps: a.listApps, Pauses: a.apps,
+		Queues: a.queues(), DeadQueues: a.deadQueues(), TakesDevice: a.sender.Takes, PushOrigins: a.config.pushOrigins(), PublicKey: a.webPushKey, Ready: a.readyFor, DeliveredPerSecond: a.metrics.DeliveredPerSecond,
 		Chats: a.chats, Live: a.streams, Pusher: a.pusher,
 		About: a.about(), Console: a.console, Document: openapi.Document(), Docs: openapi.UI(web.NotFound),
 		Web: web.Options{
@@ -332,6 +338,9 @@ func (a *app) reload(front *front) {
 // close closes what build opened: the sender, Redis, then SQL.
 func (a *app) close() {
 	var errs []error
+	if a.jobs != nil {
+		a.jobs.Close()
+	}
 	if a.sender != nil {
 		errs = append(errs, a.sender.Close())
 	}
