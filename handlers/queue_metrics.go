@@ -39,13 +39,14 @@ func collect[T any](out chan<- prometheus.Metric, figures []figure[T], from *T, 
 	}
 }
 
-// queueMetrics shows readiness, the queues, and the backlog of contacts and sales in /metrics.
+// queueMetrics shows readiness, the queues, those of callers, and the backlog of contacts and sales in /metrics.
 // The figures cover all processes, and the process that is scraped reads them from Redis and SQL.
 // Only readiness and the wake-up latency are the process's own. Figures that cannot be read are
 // absent: old figures are never shown.
 type queueMetrics struct {
 	o          Options
 	ofQueues   []figure[api.QueueStats]
+	ofJobs     []figure[api.JobQueue]
 	ofContacts []figure[api.ContactsStats]
 	ofSales    []figure[api.SalesStats]
 	latest     atomic.Pointer[scrape]
@@ -58,6 +59,7 @@ type queueMetrics struct {
 // scrape is one reading. Its fields are nil or empty if they could not be read.
 type scrape struct {
 	stats api.Stats
+	jobs  *api.JobQueueList
 	ready api.Readiness
 }
 
@@ -81,10 +83,28 @@ func newQueueMetrics(o Options) *queueMetrics {
 	add(prometheus.CounterValue, "dead_letters_dropped_total", "Dead letters that were dropped because they were too old or too many.", func(s *api.QueueStats) float64 { return float64(s.Dropped) })
 	add(prometheus.GaugeValue, "wakeup_seconds", "Mean time from enqueueing to claiming of jobs that woke an idle worker of this process.",
 		func(s *api.QueueStats) float64 { return s.WakeupMS / 1000 })
+	m.addJobs()
 	m.addOwed()
 	m.addReadiness()
 	o.Web.Registry.MustRegister(m)
 	return m
+}
+
+// addJobs adds the figures of callers' queues.
+func (m *queueMetrics) addJobs() {
+	add := func(kind prometheus.ValueType, name, help string, value func(*api.JobQueue) float64) {
+		desc := prometheus.NewDesc("fanfare_job_queue_"+name, help, []string{"queue"}, nil)
+		m.ofJobs = append(m.ofJobs, figure[api.JobQueue]{desc, kind, value})
+	}
+	add(prometheus.GaugeValue, "depth", "Jobs of callers that may be claimed.", func(q *api.JobQueue) float64 { return float64(q.Depth) })
+	add(prometheus.GaugeValue, "blocked", "Jobs of callers that wait for their conflict key.", func(q *api.JobQueue) float64 { return float64(q.Blocked) })
+	add(prometheus.GaugeValue, "scheduled", "Jobs of callers that wait for a time, including retries.", func(q *api.JobQueue) float64 { return float64(q.Scheduled) })
+	add(prometheus.GaugeValue, "running", "Jobs of callers that workers hold.", func(q *api.JobQueue) float64 { return float64(q.Running) })
+	add(prometheus.GaugeValue, "dead_letters", "Jobs of callers that were given up and are still kept.", func(q *api.JobQueue) float64 { return float64(q.DeadLetters) })
+	add(prometheus.GaugeValue, "oldest_age_seconds", "Age of the first job of callers that may be claimed.", func(q *api.JobQueue) float64 { return float64(q.OldestAgeMS) / 1000 })
+	add(prometheus.CounterValue, "done_total", "Jobs of callers that were completed.", func(q *api.JobQueue) float64 { return float64(q.Done) })
+	add(prometheus.CounterValue, "retries_total", "Failures after which a job of callers was tried again.", func(q *api.JobQueue) float64 { return float64(q.Retries) })
+	add(prometheus.CounterValue, "leases_ended_total", "Leases of workers that ended before the job did.", func(q *api.JobQueue) float64 { return float64(q.Recovered) })
 }
 
 // addOwed adds the figures of contacts and sales.
@@ -151,6 +171,12 @@ func (m *queueMetrics) Collect(out chan<- prometheus.Metric) {
 	for i := range stats.Queues {
 		collect(out, m.ofQueues, &stats.Queues[i], stats.Queues[i].Name)
 	}
+	if latest.jobs != nil {
+		for i := range latest.jobs.Items {
+			q := &latest.jobs.Items[i]
+			collect(out, m.ofJobs, q, q.Queue)
+		}
+	}
 	if stats.Contacts != nil {
 		collect(out, m.ofContacts, stats.Contacts)
 	}
@@ -178,6 +204,7 @@ func (m *queueMetrics) read(ctx context.Context) *scrape {
 			r.stats.Queues = queues
 		}
 	})
+	all.Go(func() { r.jobs, _ = m.o.Jobs.Queues(ctx) }) // nil after an error
 	all.Go(func() { readOwed(ctx, m.o.Contacts, m.o.Sales, &r.stats) })
 	all.Go(func() { r.ready = m.o.Ready(ctx) })
 	all.Wait()

@@ -34,6 +34,24 @@ func TestQ20_QueueMetrics(t *testing.T) {
 	}
 }
 
+// J1: /metrics has the figures of callers' queues.
+func TestJ1_MetricsOfCallersQueues(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.post("/v1/queues/emails/jobs", `{"type":"t"}`).wants(t, 202, `{"id":"*"}`)
+	w.post("/v1/queues/emails/jobs", `{"type":"t"}`).wants(t, 202, `{"id":"*"}`)
+	w.post("/v1/queues/emails/claims", `{"worker":"w"}`)
+	text := w.scrape(t, "fanfare_job_queue_depth{")
+	for name, want := range map[string]string{
+		"depth": "1", "blocked": "0", "scheduled": "0", "running": "1", "dead_letters": "0", "oldest_age_seconds": "0",
+		"done_total": "0", "retries_total": "0", "leases_ended_total": "0",
+	} {
+		if !strings.Contains(text, "fanfare_job_queue_"+name+`{queue="emails"} `+want) {
+			t.Errorf("lacks %s", name)
+		}
+	}
+}
+
 // scrape reads /metrics until it has a figure, because on a busy machine Redis may not answer the
 // first scrape in time.
 func (w *world) scrape(t testing.TB, figure string) (text string) {
