@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"strconv"
 	"time"
 
 	"github.com/go-chi/chi/v5"
@@ -56,6 +57,7 @@ func serveBare(addr, store string) error {
 				return
 			}
 			w.Header().Set("Content-Type", "application/json")
+			w.Header().Set("Content-Length", strconv.Itoa(len(text)))
 			w.WriteHeader(status)
 			_, _ = io.WriteString(w, text)
 		})
@@ -99,6 +101,7 @@ func serveBare(addr, store string) error {
 		text, _ := json.Marshal(fields)
 		return string(text), err
 	})
+	bareJobs(db, handle)
 	server := &http.Server{Addr: addr, Handler: router, ReadHeaderTimeout: 5 * time.Second}
 	return server.ListenAndServe()
 }

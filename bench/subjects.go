@@ -71,6 +71,7 @@ const (
 	hgetall  = "bare chi handler, one HGETALL"
 	oneOf1   = "one process, 1 partition"
 	peer     = "asynq v0.26"
+	byHand   = "bare chi handler, a stream by hand"
 	cached   = "all cached"
 	// followed100k is what the other fan-outs from SQL are compared with.
 	followed100k = "contacts_of, 100,000 devices"
@@ -195,6 +196,12 @@ func storesSection() section {
 		{name: "reads", measure: reads, profiles: []string{"event"}, rows: []want{
 			{"GET /v1/events/{id}", "event rate", "/s", "event hash rate", hgetall, ">= 0.8"},
 			{"GET /v1/sales/{id}", "sale rate", "/s", "sale hash rate", hgetall, ">= 0.8"},
+		}},
+		{name: "jobs", measure: jobs, profiles: []string{"hundreds", "singles"}, rows: []want{
+			{"jobs over HTTP, enqueue, claim and complete, 100 a call", "hundreds rate", "/s", "bare hundreds rate", byHand, ">= 0.5"},
+			{"the same, beside asynq in one process", "hundreds rate", "/s", "asynq rate", peer, ">= 8"},
+			{"the same, one a call, 64 callers", "singles rate", "/s", "bare singles rate", byHand, ">= 0.7"},
+			{"jobs over HTTP, enqueue to a waiting claim's answer at 200/s, p50", "pick-up p50", "ms", "", "", "<= 1 ms"},
 		}},
 		{name: "counters", measure: counters, profiles: []string{"add"}, rows: []want{
 			{"add to one counter, 64 callers", "add rate", "/s", "bare rate", "bare chi handler, one EVALSHA", ">= 1"},

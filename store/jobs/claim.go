@@ -62,16 +62,17 @@ func (s *Store) claim(ctx context.Context, queue string, c *call) error {
 
 // claimed reads the jobs of a claim.
 func (c *call) claimed(queue string) (*api.ClaimedJobs, error) {
-	out := &api.ClaimedJobs{Jobs: make([]api.ClaimedJob, 0, len(c.jobs)/5)}
-	for i := 0; i+4 < len(c.jobs); i += 5 {
-		t, err := parseText(redisdb.TextAt(c.jobs, i+3))
+	out := &api.ClaimedJobs{Jobs: make([]api.ClaimedJob, 0, len(c.jobs)/4)}
+	fence := parse(c.fence)
+	for i := 0; i+3 < len(c.jobs); i += 4 {
+		t, err := parseText(redisdb.TextAt(c.jobs, i+2))
 		if err != nil {
 			return nil, err
 		}
-		h, fence := parseHistory(redisdb.TextAt(c.jobs, i+2)), redisdb.TextAt(c.jobs, i+1)
+		h := parseHistory(redisdb.TextAt(c.jobs, i+1))
 		out.Jobs = append(out.Jobs, api.ClaimedJob{
-			ID: idOf(queue, redisdb.TextAt(c.jobs, i)), Token: fence, Fence: parse(fence), Attempt: h.failures + h.lost + 1,
-			Type: t.kind, Key: t.key, Payload: t.payload, LeaseMS: parse(redisdb.TextAt(c.jobs, i+4)),
+			ID: idOf(queue, redisdb.TextAt(c.jobs, i)), Token: c.fence, Fence: fence, Attempt: h.failures + h.lost + 1,
+			Type: t.kind, Key: t.key, Payload: t.payload, LeaseMS: parse(redisdb.TextAt(c.jobs, i+3)),
 		})
 	}
 	return out, nil

@@ -59,7 +59,8 @@ func (s *Store) Enqueue(ctx context.Context, queue string, jobs []api.JobRequest
 	}
 	first := newID(time.Now())
 	for i := range jobs {
-		args = append(args, nthID(first, i), dueOf(&jobs[i]), headOf(&jobs[i]), []byte(jobs[i].Payload))
+		kind, body := bodyOf(&jobs[i])
+		args = append(args, nthID(first, i), kind, body)
 		bytes += len(jobs[i].Payload)
 	}
 	c := &call{what: "enqueue", args: args}
@@ -94,20 +95,24 @@ func (e TooFarError) Error() string {
 	return fmt.Sprintf("job %d is to run more than %d days ahead", e.Index, int(api.MaxJobDelay.Hours()/24))
 }
 
-func dueOf(r *api.JobRequest) string {
-	if r.RunAt == nil {
-		return ""
-	}
-	return strconv.FormatInt(r.RunAt.UnixMilli(), 10)
-}
-
-// headOf is what the text of a job says of the request, beside the time and the payload (part_queue.lua).
-func headOf(r *api.JobRequest) string {
+// bodyOf is what lua/part_enqueue.lua gets of a request beside its id: its type and the rest of its text, or "" and a text that
+// begins with its due time, if it is due later or has a conflict key or a unique name.
+func bodyOf(r *api.JobRequest) (kind string, body []byte) {
 	most := int64(defaultMost)
 	if r.MaxAttempts != nil {
 		most = *r.MaxAttempts
 	}
-	return strings.Join([]string{r.Type, r.Key, r.Unique, strconv.FormatInt(most, 10)}, "\x1f")
+	body = make([]byte, 0, len(r.Payload)+len(r.Type)+len(r.Key)+len(r.Unique)+32)
+	if r.RunAt != nil {
+		body = strconv.AppendInt(body, r.RunAt.UnixMilli(), 10)
+	}
+	if body = append(body, fieldSep...); r.RunAt == nil && r.Key == "" && r.Unique == "" {
+		kind = r.Type
+	}
+	for _, field := range []string{r.Type, r.Key, r.Unique} {
+		body = append(append(body, field...), fieldSep...)
+	}
+	return kind, append(append(strconv.AppendInt(body, most, 10), 0), r.Payload...)
 }
 
 // readAccepted reads what is on record of a call: the id of its first job, and the jobs that were there before.

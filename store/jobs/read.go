@@ -54,12 +54,13 @@ func readLive(j *api.Job, answer []any) error {
 		at := api.AtMillis(due)
 		j.RunAt = &at
 	case api.JobRunning:
-		hold := strings.Split(redisdb.TextAt(answer, 3), " ")
-		if len(hold) != 5 {
+		flags, rest, _ := strings.Cut(redisdb.TextAt(answer, 3), ":")
+		hold := strings.Split(rest, " ")
+		if len(hold) != 4 {
 			return fmt.Errorf("%q is no hold of job %s", hold, j.ID)
 		}
 		left := max(0, due-now-1) // lease_end adds one
-		j.Fence, j.Worker, j.LeaseMS, j.Cancelled = parse(hold[0]), hold[3], &left, strings.Contains(hold[2], "c")
+		j.Fence, j.Worker, j.LeaseMS, j.Cancelled = parse(hold[0]), hold[2], &left, strings.Contains(flags, "c")
 	}
 	return nil
 }

@@ -15,13 +15,20 @@ const maxError = 1000
 // Results records what workers say about jobs that they hold. The requests have been validated. A job of another queue,
 // and an id that is none, is answered api.JobLost.
 func (s *Store) Results(ctx context.Context, queue string, results []api.JobResult) (*api.JobAnswers, error) {
-	args := []any{queue}
+	c := &call{what: "results", args: []any{queue}}
+	if allComplete(results) {
+		c.what = "complete"
+	}
 	bytes := 0
 	for i := range results {
 		r := &results[i]
 		of, id, ok := parseID(r.ID)
 		if !ok || of != queue {
 			id = ""
+		}
+		c.args = append(c.args, id, r.Token)
+		if c.what == "complete" {
+			continue
 		}
 		after, lease := int64(0), ""
 		if r.RetryAfterMS != nil {
@@ -32,9 +39,8 @@ func (s *Store) Results(ctx context.Context, queue string, results []api.JobResu
 		}
 		text := short(r.Error)
 		bytes += len(text)
-		args = append(args, id, r.Token, string(r.Outcome), text, after, strconv.FormatFloat(rand.Float64(), 'f', 6, 64), lease)
+		c.args = append(c.args, string(r.Outcome), text, after, strconv.FormatFloat(rand.Float64(), 'f', 6, 64), lease)
 	}
-	c := &call{what: "results", args: args}
 	if err := s.do(ctx, queue, c, len(results), bytes); err != nil {
 		return nil, err
 	}
@@ -48,6 +54,18 @@ func (s *Store) Results(ctx context.Context, queue string, results []api.JobResu
 		out.Results[i] = api.JobAnswer{ID: results[i].ID, Status: statuses[status], LeaseMS: parse(lease)}
 	}
 	return out, nil
+}
+
+// allComplete reports whether all results complete jobs, each a different one.
+func allComplete(results []api.JobResult) bool {
+	seen := make(map[string]bool, len(results))
+	for i := range results {
+		if r := &results[i]; r.Outcome != api.JobComplete || seen[r.ID] {
+			return false
+		}
+		seen[results[i].ID] = true
+	}
+	return true
 }
 
 // statuses are the answers of part_result.lua.

@@ -39,7 +39,8 @@ type call struct {
 	status int64
 	rest   string        // what belongs to the status
 	due    time.Duration // until a job of the queue is due; negative: none is
-	jobs   []any         // of a claim: id, fence, history, text and lease of each
+	jobs   []any         // of a claim: id, history, text and lease of each
+	fence  string
 	err    error
 }
 
@@ -92,8 +93,8 @@ func (c *call) read(answer []any) {
 	c.status, _ = strconv.ParseInt(status, 10, 64)
 	c.rest = rest
 	c.due = time.Duration(redisdb.NumberAt(answer, 1)) * time.Millisecond
-	if len(answer) > 2 {
-		c.jobs = answer[2:]
+	if c.jobs = nil; len(answer) > 2 {
+		c.fence, c.jobs = redisdb.TextAt(answer, 2), answer[3:]
 	}
 }
 

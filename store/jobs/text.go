@@ -6,6 +6,9 @@ import (
 	"strings"
 )
 
+// fieldSep is between the fields of a job's text.
+const fieldSep = "\x1f"
+
 // jobText is what the text of a job says (part_queue.lua).
 type jobText struct {
 	born, from, most  int64 // from: when its age begins, if not with born; times in ms
@@ -15,7 +18,7 @@ type jobText struct {
 
 func parseText(text string) (jobText, error) {
 	head, payload, ok := strings.Cut(text, "\x00")
-	f := strings.Split(head, "\x1f")
+	f := strings.Split(head, fieldSep)
 	if !ok || len(f) != 7 {
 		return jobText{}, fmt.Errorf("%.100q is no job", text)
 	}

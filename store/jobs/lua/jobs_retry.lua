@@ -30,7 +30,7 @@ if e.unique ~= '' then
   redis.call('HSET', q.k .. 'unique', e.unique, id)
 end
 q.seq, q.use = e.seq, true
-redis.call('HSET', q.k .. 'jobs', id, table.concat({ int(e.seq), int(ms), '', e.kind, e.key, e.unique, v[12] }, '\31') .. '\0' .. v[18])
+redis.call('HSET', q.k .. 'jobs', id, table.concat({ (e.key .. e.unique == '' and 'p' or 'x') .. int(e.seq), int(ms), '', e.kind, e.key, e.unique, v[12] }, '\31') .. '\0' .. v[18])
 admit(q, id, e)
 redis.call('XDEL', P .. 'dead', eid)
 redis.call('HDEL', P .. 'deadids', whole)

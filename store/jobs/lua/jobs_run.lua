@@ -3,9 +3,10 @@
 -- KEYS: 1 begins the keys of the group, 2 a key that never exists
 -- ARGV: 1 series, 2 number of the run, 3 lifetime of its answer in ms, 4 how long ago Redis was back from an absence, in ms, or '',
 --       5 shortest backoff in ms, 6 longest one, 7 most age in ms of a job that only ever waited, or -1, then of each call:
---       what, the number of its arguments, and these (see CALLS)
--- RETURNS: {0} a later run was made before, or {1, then of each call a list: its status and what belongs to it as a text, the time until
---          a job of the queue is due in ms or -1, and of each claimed job its id, fence, history or '', text, and what is left of its lease in ms}
+--       what, the number of its arguments, and these (see CALLS, which get the place of the first)
+-- RETURNS: {0} a later run was made before, or {1, then of each call a list: its status and what belongs to it as a text, and
+--          the time until a job of the queue is due in ms or -1; of a claim with jobs also their fence, and of each job id,
+--          history or '', text, and what is left of its lease in ms}
 -- @include lua/clock.lua
 -- @include lua/part_queue.lua
 local series, number = P .. 'run:' .. ARGV[1], tonumber(ARGV[2])
@@ -13,7 +14,6 @@ local us = now_us()
 local ms = math.floor(us / 1000)
 local back = ARGV[4] ~= '' and ms - tonumber(ARGV[4])
 local base, longest, max_age = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
-local texts_of = {} -- of jobs that this script claimed
 local last = redis.call('GET', series)
 local seen = last and tonumber(string.match(last, '^%d+')) or 0
 if seen > number then return { 0 } end
@@ -36,39 +36,33 @@ local CALLS = {}
 -- @include lua/part_change.lua
 -- @include lua/part_save.lua
 
--- with_jobs adds the jobs of a claim to its answer; lease is that of a new hold.
-local function with_jobs(name, text, lease)
-  local q, out = queue_of(name), { text, -1 }
-  local first = redis.call('ZRANGE', q.k .. 'due', 0, 0, 'WITHSCORES')[2]
-  if first then out[2] = math.max(0, tonumber(first) - ms) end
-  if text == '1,' then return out end
-  local histories = redis.call('EXISTS', q.k .. 'hist') == 1
-  for id, fence in string.gmatch(text, '(%w+):(%d+)') do
-    local job = texts_of[name .. '.' .. id] or redis.call('HGET', q.k .. 'jobs', id)
-    if job then
-      local at, left = #out, lease
-      if not texts_of[name .. '.' .. id] then left = math.max(0, redis.call('ZSCORE', q.k .. 'due', id) - ms - 1) end
-      out[at + 1], out[at + 2], out[at + 3] = id, fence, histories and redis.call('HGET', q.k .. 'hist', id) or ''
-      out[at + 4], out[at + 5] = job, int(left)
-    end
-  end
-  return out
-end
-
 local before = {}
 if seen == number then
   for answer in string.gmatch(last, '\30([^\30]*)') do before[#before + 1] = answer end
 end
+
+-- run makes one call, or repeats its answer, and returns that with what belongs to it.
+local function run(what, at, n, known)
+  local out = { known or '', -1 }
+  if not known then
+    out[1] = CALLS[what](at, n, out)
+  elseif what == 'claim' and string.find(known, '^[18],') then
+    list_held(queue_of(ARGV[at]), string.sub(known, 3), out)
+  end
+  if what == 'claim' then
+    local first = redis.call('ZRANGE', queue_of(ARGV[at]).k .. 'due', 0, 0, 'WITHSCORES')[2]
+    if first then out[2] = math.max(0, tonumber(first) - ms) end
+  end
+  return out
+end
+
 local answers, saved, i = { 1 }, {}, 8
 for _ = 8, #ARGV do
   if i > #ARGV then break end
-  local what, n = ARGV[i], tonumber(ARGV[i + 1])
-  local a = {}
-  for j = 1, n do a[j] = ARGV[i + 1 + j] end
+  local n = tonumber(ARGV[i + 1])
+  local out = run(ARGV[i], i + 2, n, before[#saved + 1])
+  saved[#saved + 1], answers[#answers + 1] = out[1], out
   i = i + 2 + n
-  local text = before[#saved + 1] or CALLS[what](a)
-  saved[#saved + 1] = text
-  answers[#answers + 1] = what == 'claim' and with_jobs(a[1], text, a[4]) or { text, -1 }
 end
 save_queues()
 redis.call('SET', series, int(number) .. ' \30' .. table.concat(saved, '\30'), 'PX', ARGV[3])

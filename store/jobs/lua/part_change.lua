@@ -1,11 +1,11 @@
 -- The calls that cancel a job and pause a queue. The script has CALLS before it.
 -- KEYS: none
--- ARGV: none
+-- ARGV: 1 and on: those of the run; those of a call begin at its place
 -- RETURNS: nothing; it only defines functions
 -- TAKES: CALLS, P, queue_of, parse, pull, finish, ended_as, held_by, has, save_hold
 -- A job is cancelled: queue, id.
-function CALLS.cancel(a)
-  local q, id = queue_of(a[1]), a[2]
+function CALLS.cancel(at)
+  local q, id = queue_of(ARGV[at]), ARGV[at + 1]
   local text = redis.call('HGET', q.k .. 'jobs', id)
   if not text then
     local letter = ended_as(q, id) or redis.call('HEXISTS', P .. 'deadids', q.name .. '.' .. id) == 1 and 'X'
@@ -27,9 +27,9 @@ function CALLS.cancel(a)
 end
 
 -- A queue is paused or resumed: queue, 1 or 0, '1' to make the queue if there is none.
-function CALLS.pause(a)
-  local q = queue_of(a[1])
-  if not q.used and (a[2] == '0' or a[3] ~= '1') then return '9' end
-  q.paused, q.use, q.news = tonumber(a[2]), true, q.news or a[2] == '0'
+function CALLS.pause(at)
+  local q, what = queue_of(ARGV[at]), ARGV[at + 1]
+  if not q.used and (what == '0' or ARGV[at + 2] ~= '1') then return '9' end
+  q.paused, q.use, q.news = tonumber(what), true, q.news or what == '0'
   return '1'
 end

@@ -1,40 +1,49 @@
--- The call that claims jobs. The script has CALLS, ms and texts_of before it.
+-- The call that claims jobs. The script has CALLS and ms before it.
 -- KEYS: none
--- ARGV: none
+-- ARGV: 1 and on: those of the run; those of a call begin at its place
 -- RETURNS: nothing; it only defines functions
--- TAKES: P, queue_of, held_by, settle, take_ready, hold, texts_of, full
+-- TAKES: CALLS, P, int, queue_of, held_by, settle, take_ready, hold, ms
+-- GIVES: list_held
 local BYTES = 1048576 -- payloads of one claim
 
--- still_held lists the jobs of an earlier answer, id and fence in turns, that are held as they were then.
-local function still_held(q, text)
-  local list = {}
-  for id, fence in string.gmatch(text, '(%S+):(%d+)') do
+-- list_held answers with the jobs of an earlier answer that are held as they were then, and what is left of their leases.
+local function list_held(q, text, out)
+  local fence = string.match(text, '^%d*')
+  out[3] = fence
+  for id in string.gmatch(string.sub(text, #fence + 1), '%S+') do
     local h = held_by(redis.call('HGET', q.k .. 'held', id))
-    if h and h.fence == fence then list[#list + 1] = id .. ':' .. fence end
+    if h and h.fence == fence then
+      local n, left = #out, redis.call('ZSCORE', q.k .. 'due', id) - ms - 1
+      out[n + 1], out[n + 2], out[n + 3] = id, redis.call('HGET', q.k .. 'hist', id) or '', redis.call('HGET', q.k .. 'jobs', id)
+      out[n + 4] = int(math.max(0, left))
+    end
   end
-  return table.concat(list, ' ')
 end
 
 -- Jobs are claimed: queue, worker, most, lease in ms, name of the idempotency record or '', digest of the body, then
--- the types, none for all. Answers the ids and fences of the jobs.
-function CALLS.claim(a)
-  local q = queue_of(a[1])
-  local record = a[5] ~= '' and P .. 'once:' .. a[5]
+-- the types, none for all. Answers the fence and the ids of the jobs, and puts the jobs into out.
+function CALLS.claim(at, n, out)
+  local q, lease, name, digest = queue_of(ARGV[at]), ARGV[at + 3], ARGV[at + 4], ARGV[at + 5]
+  local record = name ~= '' and P .. 'once:' .. name
   local old = record and redis.call('GET', record)
-  if old and string.sub(old, 1, #a[6]) ~= a[6] then return '7' end
-  if old then return '8,' .. still_held(q, string.sub(old, #a[6] + 1)) end
+  if old and string.sub(old, 1, #digest) ~= digest then return '7' end
+  if old then
+    list_held(q, string.sub(old, #digest + 1), out)
+    return '8,' .. string.sub(old, #digest + 1)
+  end
   if not q.used then return '1,' end
   q.use = true
   settle(q)
   if q.paused == 1 then return '1,' end
-  local ids, texts = take_ready(q, { unpack(a, 7) }, tonumber(a[3]), BYTES)
+  local ids, texts = take_ready(q, { unpack(ARGV, at + 6, at + n - 1) }, tonumber(ARGV[at + 2]), BYTES)
   if #ids == 0 then return '1,' end
-  local given, list = hold(q, ids, texts, a[4], a[2], a[5]), {}
-  for i = 1, #given, 2 do
-    list[#list + 1] = given[i] .. ':' .. given[i + 1]
-    texts_of[q.name .. '.' .. given[i]] = texts[#list]
+  local fence, histories = hold(q, ids, texts, lease, ARGV[at + 1], name)
+  out[3] = fence
+  for i, id in ipairs(ids) do
+    local k = 4 * i
+    out[k], out[k + 1], out[k + 2], out[k + 3] = id, histories[i] or '', texts[i], lease
   end
-  local answer = table.concat(list, ' ')
-  if record then redis.call('SET', record, a[6] .. answer, 'PX', a[4]) end
+  local answer = fence .. ' ' .. table.concat(ids, ' ')
+  if record then redis.call('SET', record, digest .. answer, 'PX', lease) end
   return '1,' .. answer
 end

@@ -7,11 +7,11 @@
 local LOST = 8 -- leases that may end before a job is dead
 local STEP_DUE = 100 -- jobs that one claim sees to because they are due
 
--- A hold as text: fence, lease in ms, flags, worker, and the name of the claim's idempotency record or ''. Flags: p the job has neither key nor unique name, h it has a history,
--- c it was cancelled, g its lease was extended because Redis had been away.
+-- A hold as text: flags, fence, lease in ms, worker, and the name of the claim's idempotency record or ''. Flags: p the job has
+-- neither key nor unique name, h it has a history, c it was cancelled, g its lease was extended because Redis had been away.
 local function held_by(text)
   if not text then return nil end
-  local fence, lease, flags, worker, record = string.match(text, '^(%d+) (%d+) %-(%a*) (%S+) (%S*)$')
+  local flags, fence, lease, worker, record = string.match(text, '^(%a*):(%d+) (%d+) (%S+) (%S*)$')
   return { fence = fence, lease = lease, flags = flags, worker = worker, record = record }
 end
 
@@ -20,7 +20,7 @@ local function has(h, flag)
 end
 
 local function save_hold(q, id, h)
-  redis.call('HSET', q.k .. 'held', id, h.fence .. ' ' .. h.lease .. ' -' .. h.flags .. ' ' .. h.worker .. ' ' .. h.record)
+  redis.call('HSET', q.k .. 'held', id, h.flags .. ':' .. h.fence .. ' ' .. h.lease .. ' ' .. h.worker .. ' ' .. h.record)
 end
 
 -- lease_end is when a lease is over that begins now: never before its time, although ms is cut.
@@ -28,24 +28,23 @@ local function lease_end(lease)
   return ms + 1 + lease
 end
 
--- hold gives jobs to a worker, and returns of each the id and the fence in turns.
+-- hold gives jobs to a worker, all under one fence, which it returns, and their histories.
 local function hold(q, ids, texts, lease, worker, record)
-  local holds, ends, given, histories = {}, {}, {}, {}
+  q.fence = math.max(q.fence + 1, us)
+  local fence, till = int(q.fence), int(lease_end(lease))
+  local holds, ends, histories, rest = {}, {}, {}, ':' .. fence .. ' ' .. lease .. ' ' .. worker .. ' ' .. record
   if redis.call('EXISTS', q.k .. 'hist') == 1 then histories = redis.call('HMGET', q.k .. 'hist', unpack(ids)) end
+  q.delayed = q.delayed or {}
   for i, id in ipairs(ids) do
-    q.fence = math.max(q.fence + 1, us)
-    local key, unique = string.match(texts[i], '^%d+\31%d+\31%d*\31[^\31]*\31([^\31]*)\31([^\31]*)\31')
-    local flags = (key == '' and unique == '') and 'p' or ''
+    local flags = string.byte(texts[i], 1, 1) == 112 and 'p' or '' -- p
     if histories[i] then flags = flags .. 'h' end
-    holds[#holds + 1], holds[#holds + 2] = id, int(q.fence) .. ' ' .. lease .. ' -' .. flags .. ' ' .. worker .. ' ' .. record
-    ends[#ends + 1], ends[#ends + 2] = int(lease_end(lease)), id
-    given[#given + 1], given[#given + 2] = id, int(q.fence)
+    local n = 2 * i
+    holds[n - 1], holds[n], ends[n - 1], ends[n] = id, flags .. rest, till, id
+    q.delayed[id] = true
   end
   redis.call('HSET', q.k .. 'held', unpack(holds))
   redis.call('ZADD', q.k .. 'due', unpack(ends))
-  q.delayed = q.delayed or {}
-  for _, id in ipairs(ids) do q.delayed[id] = true end
-  return given
+  return fence, histories
 end
 
 -- free ends a hold.

@@ -44,13 +44,16 @@ local function ended_key(q, n)
 end
 
 -- remember notes that a job has ended: D it is done, C cancelled, X dead.
-local function remember(q, id, letter, fence)
+local function remember(q, id, how)
   q.ended = q.ended + 1
-  local key = ended_key(q, q.ended)
-  if q.ended % ENDED == 0 then redis.call('DEL', ended_key(q, q.ended - 11 * ENDED)) end
-  q.over[key] = q.over[key] or {}
-  local list = q.over[key]
-  list[#list + 1], list[#list + 2] = id, letter .. fence
+  if not q.list or q.ended % ENDED == 0 then
+    local key = ended_key(q, q.ended)
+    if q.ended % ENDED == 0 then redis.call('DEL', ended_key(q, q.ended - 11 * ENDED)) end
+    q.over[key] = q.over[key] or {}
+    q.list = q.over[key]
+  end
+  local n = #q.list
+  q.list[n + 1], q.list[n + 2] = id, how
 end
 
 -- ended_as gives the letter and the fence of a job that has ended, as far as it is remembered.
@@ -70,7 +73,7 @@ end
 local function finish(q, id, letter, fence, e)
   redis.call('HDEL', q.k .. 'jobs', id)
   redis.call('HDEL', q.k .. 'hist', id)
-  remember(q, id, letter, fence)
+  remember(q, id, letter .. fence)
   if not e then return end
   if e.unique ~= '' and redis.call('HGET', q.k .. 'unique', e.unique) == id then redis.call('HDEL', q.k .. 'unique', e.unique) end
   yield(q, id, e)

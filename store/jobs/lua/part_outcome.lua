@@ -1,4 +1,4 @@
--- What becomes of a job that its holder does not complete. The script has ms, base, longest and max_age before it.
+-- What becomes of a job when its holder says something. The script has ms, base, longest and max_age before it.
 -- KEYS: none
 -- ARGV: none
 -- RETURNS: nothing; it only defines functions

@@ -1,60 +1,65 @@
--- The call with which workers answer for the jobs that they hold. The script has CALLS before it.
+-- The calls with which workers answer for the jobs that they hold. The script has CALLS before it.
 -- KEYS: none
--- ARGV: none
+-- ARGV: 1 and on: those of the run; those of a call begin at its place
 -- RETURNS: nothing; it only defines functions
--- TAKES: CALLS, queue_of, parse, history_of, remember, finish, ended_as, held_by, has, OUTCOMES
--- complete ends jobs that are done: ids and holds.
-local function complete(q, ids, holds)
-  for from = 1, #ids, 1000 do
-    redis.call('HDEL', q.k .. 'held', unpack(ids, from, math.min(from + 999, #ids)))
-    redis.call('ZREM', q.k .. 'due', unpack(ids, from, math.min(from + 999, #ids)))
-  end
-  local plain = {}
-  for i, id in ipairs(ids) do
-    q.done = q.done + 1
-    if has(holds[i], 'p') and not has(holds[i], 'h') then
-      plain[#plain + 1] = id
-      remember(q, id, 'D', holds[i].fence)
-    else
-      finish(q, id, 'D', holds[i].fence, parse(redis.call('HGET', q.k .. 'jobs', id)))
-    end
-  end
-  if plain[1] then redis.call('HDEL', q.k .. 'jobs', unpack(plain)) end
-end
-
+-- TAKES: CALLS, queue_of, parse, history_of, remember, finish, ended_as, held_by, has, free, OUTCOMES
 -- again tells what is said to a result of a hold that has ended: ok if it was recorded before.
-local function again(q, id, r)
+local function again(q, id, token, what)
   local letter, fence = ended_as(q, id)
-  if letter and fence == r.token then
-    if letter == 'D' and r.what == 'complete' or letter == 'X' and r.what == 'fail' then return '1' end
+  if letter and fence == token then
+    if letter == 'D' and what == 'complete' or letter == 'X' and what == 'fail' then return '1' end
     if letter == 'C' then return '3' end
   end
   local past = redis.call('HGET', q.k .. 'hist', id)
-  return past and r.what == 'fail' and history_of(past).fence == r.token and '1' or '2'
+  return past and what == 'fail' and history_of(past).fence == token and '1' or '2'
 end
 
--- Results are recorded: queue, then of each seven: id, token, outcome, error, ms to wait at least, random number below
--- 1, lease in ms or ''. Answers of each 1 ok, with the lease if it was renewed, 2 lost, 3 cancelled; a blank between them.
-function CALLS.results(a)
-  local q, answers, ids, list, holds = queue_of(a[1]), {}, {}, {}, {}
-  for i = 2, #a, 7 do ids[#ids + 1] = a[i] end
+function OUTCOMES.complete(q, id, h)
+  free(q, id)
+  q.done = q.done + 1
+  finish(q, id, 'D', h.fence, not has(h, 'p') and parse(redis.call('HGET', q.k .. 'jobs', id)))
+  return '1'
+end
+
+-- Different jobs are completed: queue, then of each its id and token. Answers as CALLS.results. Jobs that have neither
+-- key nor unique name nor history end together.
+function CALLS.complete(at, n)
+  local q, answers, ids, plain = queue_of(ARGV[at]), {}, {}, {}
+  for i = at + 1, at + n - 1, 2 do ids[#ids + 1] = ARGV[i] end
   local held = redis.call('HMGET', q.k .. 'held', unpack(ids))
-  local seen, done = {}, {}
-  for i = 2, #a, 7 do
-    local n = (i - 2) / 7 + 1
-    local r = { token = a[i + 1], what = a[i + 2], err = a[i + 3], after = tonumber(a[i + 4]), jitter = tonumber(a[i + 5]), lease = a[i + 6] }
-    local text = held[n]
-    if seen[a[i]] then text = not done[a[i]] and redis.call('HGET', q.k .. 'held', a[i]) end
-    local h = held_by(text)
-    seen[a[i]] = true
-    if not h or h.fence ~= r.token then
-      answers[n] = done[a[i]] == r.token and r.what == 'complete' and '1' or again(q, a[i], r)
-    elseif r.what == 'complete' then
-      list[#list + 1], holds[#holds + 1], answers[n], done[a[i]] = a[i], h, '1', r.token
+  for i, id in ipairs(ids) do
+    local token, text = ARGV[at + 2 * i], held[i]
+    if text and string.sub(text, 1, #token + 3) == 'p:' .. token .. ' ' then
+      plain[#plain + 1], answers[i] = id, '1'
+      remember(q, id, 'D' .. token)
     else
-      answers[n] = OUTCOMES[r.what](q, a[i], h, r)
+      local h = held_by(text)
+      answers[i] = h and h.fence == token and OUTCOMES.complete(q, id, h) or again(q, id, token, 'complete')
     end
   end
-  complete(q, list, holds)
+  if plain[1] then
+    q.done = q.done + #plain
+    redis.call('HDEL', q.k .. 'held', unpack(plain))
+    redis.call('ZREM', q.k .. 'due', unpack(plain))
+    redis.call('HDEL', q.k .. 'jobs', unpack(plain))
+  end
+  return '1,' .. table.concat(answers, ' ')
+end
+
+-- Results are recorded, one after the other: queue, then of each seven: id, token, outcome, error, ms to wait at least, random
+-- number below 1, lease in ms or ''. Answers of each 1 ok, with the lease if it was renewed, 2 lost, 3 cancelled; a blank between
+-- them.
+function CALLS.results(at, n)
+  local q, answers = queue_of(ARGV[at]), {}
+  for i = at + 1, at + n - 1, 7 do
+    local id, token, what = ARGV[i], ARGV[i + 1], ARGV[i + 2]
+    local h = held_by(redis.call('HGET', q.k .. 'held', id))
+    if h and h.fence == token then
+      local r = { err = ARGV[i + 3], after = tonumber(ARGV[i + 4]), jitter = tonumber(ARGV[i + 5]), lease = ARGV[i + 6] }
+      answers[#answers + 1] = OUTCOMES[what](q, id, h, r)
+    else
+      answers[#answers + 1] = again(q, id, token, what)
+    end
+  end
   return '1,' .. table.concat(answers, ' ')
 end
