@@ -174,10 +174,10 @@ func mustBeEmpty(t testing.TB, s *Store, q string) {
 	if got.Depth+got.Blocked+got.Scheduled+got.Running+got.DeadLetters != 0 {
 		t.Errorf("the queue is %+v", got)
 	}
-	prefix := s.letters.KeyBeside(s.groupOf(q), "w:"+q+":")
-	for _, key := range storetest.KeysWith(t, s.db, "w:"+q+":") {
+	prefix := s.letters.KeyBeside(s.groupOf(q), "w:"+q+"/")
+	for _, key := range storetest.KeysWith(t, s.db, "w:"+q+"/") {
 		name, ours := strings.CutPrefix(key, prefix)
-		if ours && name != "meta" && !strings.HasPrefix(name, "e:") {
+		if ours && name != "meta" && !strings.HasPrefix(name, "e/") {
 			t.Errorf("%s is left", key)
 		}
 	}

@@ -11,6 +11,8 @@ import (
 
 const (
 	defaultLease = 30 * time.Second
+	// mostTries bounds how often a claim is made again because there is more to see to first.
+	mostTries = 1000
 	// giveBack bounds how long jobs are given back whose caller has left.
 	giveBackTime = 5 * time.Second
 )
@@ -53,11 +55,19 @@ func newClaim(queue string, claim *api.JobClaim, once api.Idempotency) *call {
 // claim makes a claim. A caller whose context has ended may get jobs.
 func (s *Store) claim(ctx context.Context, queue string, c *call) error {
 	most, _ := c.args[2].(int64)
-	err := s.do(context.WithoutCancel(ctx), queue, c, int(most), 0)
-	if err == nil && c.status == reused {
-		err = api.IdempotencyReused()
+	for range mostTries {
+		if err := s.do(context.WithoutCancel(ctx), queue, c, int(most), 0); err != nil {
+			return err
+		}
+		switch {
+		case c.status == reused:
+			return api.IdempotencyReused()
+		case c.status == noBytes, c.status == done && len(c.jobs) == 0 && c.due == 0: // more is due than one run sees to
+		default:
+			return nil
+		}
 	}
-	return err
+	return nil
 }
 
 // claimed reads the jobs of a claim.

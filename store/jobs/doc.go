@@ -22,21 +22,22 @@
 // Nobody looks after what is due but the claims: each first lets jobs go on whose time has come. A worker that waits is
 // woken by a message when a job may be claimed or is due sooner than all others, and by a timer of its process (wait.go).
 //
-// Keys, all in the slot of the group, with the prefix of the queue "work" (store/queue/shard):
+// Names have no slash, so that no key of one queue is one of another. Keys, all in the slot of the group, with the prefix of the queue "work" (store/queue/shard):
 //
 //	queues                zset    queue: when it was used, in ms             until it is unused
-//	w:<queue>:meta        hash    numbers of the queue (part_queue.lua)      as long as the queue
-//	w:<queue>:jobs        hash    id: text of a job                          until the job ends
-//	w:<queue>:types       zset    type: number of its first job              while it has any
-//	w:<queue>:r:<type>    zset    jobs that may be claimed, by number        while it has any
-//	w:<queue>:due         zset    job: its time, or the end of its lease     while it waits or is held
-//	w:<queue>:held        hash    job: its hold (part_hold.lua)              while it is held
-//	w:<queue>:hist        hash    job: failures, ended leases, last error    until the job ends
-//	w:<queue>:heads       hash    conflict key: the job that has it          while it has
-//	w:<queue>:wait:<key>  zset    jobs behind the head, by number            while they wait
-//	w:<queue>:unique      hash    unique name: job                           until the job ends
-//	w:<queue>:e:<n>       hash    job that has ended: how, and the fence     1 h; the last 10,000
-//	w:<queue>:wake        channel a job may be claimed, or is due sooner
+//	w:<queue>/meta        hash    numbers of the queue (part_queue.lua)      as long as the queue
+//	w:<queue>/jobs        hash    id: text of a job                          until the job ends
+//	w:<queue>/types       zset    type: number of its first job              while it has any
+//	w:<queue>/r/<type>    zset    jobs that may be claimed, by number        while it has any
+//	w:<queue>/due         zset    job: its time, or the end of its lease     while it waits or is held
+//	w:<queue>/held        hash    job: its hold (part_hold.lua)              while it is held
+//	w:<queue>/hist        hash    job: failures, ended leases, last error    until the job ends
+//	w:<queue>/lost        hash    job: its hold whose lease is over          until it is claimed
+//	w:<queue>/heads       hash    conflict key: the job that has it          while it has
+//	w:<queue>/wait/<key>  zset    jobs behind the head, by number            while they wait
+//	w:<queue>/unique      hash    unique name: job                           until the job ends
+//	w:<queue>/e/<n>       hash    job that has ended: how, and the fence     1 h; the last 10,000
+//	w:<queue>/wake        channel a job may be claimed, or is due sooner
 //	deadof:<queue>        zset    dead letters of the queue, by time in ms   with them
 //	dead, deadids                 dead letters, as in every shard            7 days, 10,000 of a queue
 //	once:<digest>         string  a call with an Idempotency-Key             24 h; a claim: its lease

@@ -26,22 +26,23 @@ const (
 	retryFull = 10 * time.Second
 )
 
-// newID makes the id of the first job of a call, of the time and 80 random bits.
+// newID makes the id of the first job of a call, of the time, the number 0 and 64 random bits.
 func newID(now time.Time) string {
 	var b [16]byte
 	binary.BigEndian.PutUint64(b[:8], uint64(now.UnixMilli())<<16)
-	rand.Read(b[6:]) // never fails
+	rand.Read(b[8:]) // never fails
 	return idText.EncodeToString(b[:])
 }
 
-// nthID makes the id of the n-th job of a call from that of its first. The same gives the same.
+// nthID makes the id of the n-th job of a call from that of its first. The same gives the same, and the ids of a call are in order.
 func nthID(first string, n int) string {
 	b, err := idText.DecodeString(first)
 	if n == 0 || err != nil {
 		return first
 	}
 	sum := sha256.Sum256([]byte(first + strconv.Itoa(n)))
-	copy(b[6:], sum[:])
+	binary.BigEndian.PutUint16(b[6:], uint16(n))
+	copy(b[8:], sum[:])
 	return idText.EncodeToString(b)
 }
 

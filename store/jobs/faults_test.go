@@ -57,7 +57,7 @@ func TestJ6_Bounds(t *testing.T) {
 	q := named("q")
 	fill(t, s, q, "t", 1)
 	// The script asks for the number of fields: a million jobs are made of one text each.
-	jobs, pipe := s.letters.KeyBeside(s.groupOf(q), "w:"+q+":jobs"), s.db.Client().Pipeline()
+	jobs, pipe := s.letters.KeyBeside(s.groupOf(q), "w:"+q+"/jobs"), s.db.Client().Pipeline()
 	for n := 1; n < api.MaxJobs; {
 		var fields []any
 		for ; n < api.MaxJobs && len(fields) < 20_000; n++ {
@@ -70,7 +70,7 @@ func TestJ6_Bounds(t *testing.T) {
 	if _, _, err := s.Enqueue(t.Context(), q, []api.JobRequest{{Type: "t", Unique: "u"}}, api.Idempotency{}); api.CodeOf(err) != api.CodeQueueFull {
 		t.Errorf("a million and one jobs: %v", err)
 	}
-	if n := s.db.Client().Exists(t.Context(), s.letters.KeyBeside(s.groupOf(q), "w:"+q+":unique")).Val(); n != 0 {
+	if n := s.db.Client().Exists(t.Context(), s.letters.KeyBeside(s.groupOf(q), "w:"+q+"/unique")).Val(); n != 0 {
 		t.Error("the unique name of a refused job is known")
 	}
 	storetest.Must(t, s.db.Client().Del(t.Context(), jobs).Err())
@@ -201,7 +201,7 @@ func TestJ8_AFullRedis(t *testing.T) {
 // enqueuedFirst is a job of the queue that is blocked.
 func enqueuedFirst(t testing.TB, s *Store, q string) string {
 	t.Helper()
-	ids, err := s.db.Client().ZRange(t.Context(), s.letters.KeyBeside(s.groupOf(q), "w:"+q+":wait:k"), 0, 0).Result()
+	ids, err := s.db.Client().ZRange(t.Context(), s.letters.KeyBeside(s.groupOf(q), "w:"+q+"/wait/k"), 0, 0).Result()
 	storetest.Must(t, err)
 	return idOf(q, ids[0])
 }
@@ -213,7 +213,7 @@ func TestASlotThatMoves(t *testing.T) {
 	s, q := begin(t, storetest.Open(t, cluster.URL())), named("q")
 	ids := enqueue(t, s, q, api.JobRequest{Key: "k"}, api.JobRequest{Key: "k"}, api.JobRequest{Type: "u", Unique: "u"})
 	j := one(t, s, q, time.Minute)
-	key := s.letters.KeyBeside(s.groupOf(q), "w:"+q+":jobs")
+	key := s.letters.KeyBeside(s.groupOf(q), "w:"+q+"/jobs")
 	m := storetest.BeginMove(t, cluster, key)
 	m.Move(key)
 	once := api.Idempotency{Scope: "move", Key: "1"}

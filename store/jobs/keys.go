@@ -15,7 +15,7 @@ func (s *Store) groupOf(queue string) int { return s.letters.Route(queue) }
 
 // channel is where waiting workers are told of a queue; lua/part_save.lua has the same rule.
 func (s *Store) channel(queue string) string {
-	return s.letters.KeyBeside(s.groupOf(queue), "w:"+queue+":wake")
+	return s.letters.KeyBeside(s.groupOf(queue), "w:"+queue+"/wake")
 }
 
 // registry has the queues of a group.

@@ -13,9 +13,9 @@ import (
 
 const (
 	// Calls of at most smallJobs jobs and smallBytes share a script with others: Redis does nothing else while one runs.
-	smallJobs, smallBytes = 10, 64 << 10
+	smallJobs, smallBytes = 4, 64 << 10
 	// keepRun is longer than a command may be under way, and keepLarge longer than a call repeats it.
-	keepRun, keepLarge = 10 * time.Minute, time.Minute
+	keepRun, keepLarge = 10 * time.Minute, 10 * time.Second
 )
 
 // Statuses of the calls of jobs_run.lua.
@@ -28,6 +28,7 @@ const (
 	absent   = 9
 	noMemory = 10
 	tooFar   = 11
+	noBytes  = 13
 )
 
 // call is one call of a run.
@@ -98,10 +99,14 @@ func (c *call) read(answer []any) {
 	}
 }
 
-// backFor is how long ago, in ms, Redis was back from an absence, as far as this process knows: what happened before the
-// process began it doesn't know.
+// backFor is how long ago, in ms, Redis was back from an absence, as far as this process knows. What happened before the process began
+// it doesn't know, so that it takes its begin for the end of an absence.
 func (s *Store) backFor() int64 {
-	back := max(time.Duration(s.failed.Load()), s.db.BackSince().Sub(s.begun))
+	at, away := s.db.BackSince()
+	if away {
+		return 0
+	}
+	back := max(time.Duration(s.failed.Load()), at.Sub(s.begun))
 	return max(0, (time.Since(s.begun) - back).Milliseconds())
 }
 

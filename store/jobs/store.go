@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"embed"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
@@ -93,16 +94,14 @@ func (s *Store) Run(ctx context.Context) error {
 }
 
 func (s *Store) tidy(ctx context.Context) error {
+	var errs []error
 	for n := range groups {
 		for more := int64(1); more == 1; {
 			value, err := s.db.Eval(ctx, redisdb.Write, tidyScript, s.keys(n), s.o.Unused.Milliseconds())
-			if err != nil {
-				return err
-			}
-			more = redisdb.Number(value)
+			errs, more = append(errs, err), redisdb.Number(value)
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // noQueue and noJob are the errors for what is not there.

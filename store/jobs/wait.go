@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"fanfare/api"
 	"fanfare/store/redisdb"
 	"fanfare/store/wake"
 )
@@ -17,6 +18,8 @@ const (
 	lookEvery = 10 * time.Second
 	// leastRest is the least time between two looks for what is due.
 	leastRest = 5 * time.Millisecond
+	// afterError is when others try after a claim that failed.
+	afterError = time.Second
 	// linger is how long the subscription of a queue stays after its last waiting worker has left: most come again.
 	linger = 10 * time.Second
 )
@@ -256,8 +259,13 @@ func (r *room) tryTogether(ctx context.Context, kind string, most int) bool {
 		if found {
 			got++
 		}
-		if w.err == nil {
+		switch {
+		case w.err == nil:
 			r.note(w.call.due)
+		case api.CodeOf(w.err) == api.CodeIdempotencyReused: // it says nothing about the queue
+			got++
+		default:
+			r.note(afterError)
 		}
 		if found || w.err != nil || w.left {
 			r.take(w)

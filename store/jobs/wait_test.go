@@ -175,7 +175,7 @@ func TestJ5_ALostMessage(t *testing.T) {
 	c := &call{what: "pause", args: []any{q, "1", "1"}}
 	storetest.Must(t, s.do(t.Context(), q, c, 1, 0))
 	enqueue(t, s, q, api.JobRequest{})
-	storetest.Must(t, db.Client().HSet(t.Context(), s.letters.KeyBeside(s.groupOf(q), "w:"+q+":meta"), "paused", 0).Err())
+	storetest.Must(t, db.Client().HSet(t.Context(), s.letters.KeyBeside(s.groupOf(q), "w:"+q+"/meta"), "paused", 0).Err())
 	storetest.Must(t, db.Client().ClientKillByFilter(t.Context(), "TYPE", "pubsub").Err())
 	if jobs := <-got; len(jobs) != 1 {
 		t.Errorf("after the connection was lost: %v", jobs)

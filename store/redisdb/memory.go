@@ -55,12 +55,12 @@ type Reading struct {
 }
 
 // BackSince is when all masters answered again after one had not, as far as Run knows, which asks every second. It is the
-// zero time if Run has missed none.
-func (db *DB) BackSince() (at time.Time) {
+// zero time if Run has missed none. away: one does not answer, or loads its data.
+func (db *DB) BackSince() (at time.Time, away bool) {
 	if ns := db.back.Load(); ns != 0 {
 		at = time.Unix(0, ns)
 	}
-	return at
+	return at, db.missed.Load()
 }
 
 // Reading is the last reading of Run or Check; nil while no master answers, or if Redis is
@@ -128,6 +128,7 @@ func (db *DB) read(ctx context.Context) (all *Reading, answered bool) {
 func readMaster(ctx context.Context, c *redis.Client) (r Reading, clock clockReading, err error) {
 	pipe := c.Pipeline()
 	memory, told := pipe.InfoMap(ctx, "memory"), pipe.Time(ctx)
+	pipe.Ping(ctx) // which a master refuses while it loads its data
 	asked := time.Now()
 	if _, err := pipe.Exec(ctx); err != nil {
 		return r, clock, err

@@ -21,9 +21,12 @@ local last = redis.call('HGET', P .. 'deadids', whole)
 local eid = ARGV[8] ~= '' and ARGV[8] or last
 local letter = eid and redis.call('XRANGE', P .. 'dead', eid, eid, 'COUNT', 1)[1]
 local name, id = string.match(whole, '^(.*)%.(%w+)$')
-if not letter or not id then return { 0 } end
-local q, v = queue_of(name), letter[2]
-if redis.call('HEXISTS', q.k .. 'jobs', id) == 1 or eid ~= last then return { 5 } end
+if not id or not letter and ARGV[8] ~= '' then return { 0 } end
+local q = queue_of(name)
+if redis.call('HEXISTS', q.k .. 'jobs', id) == 1 then return { 5 } end
+if not letter then return { 0 } end
+if eid ~= last then return { 5 } end
+local v = letter[2]
 local e = { kind = v[4], key = v[6], unique = v[8], seq = q.seq + 1 }
 if e.unique ~= '' then
   if redis.call('HGET', q.k .. 'unique', e.unique) then return { 4 } end

@@ -25,9 +25,10 @@ if full then redis.call('DEL', NEVER) end
 -- @include lua/part_ready.lua
 -- @include lua/part_life.lua
 -- @include lua/part_hold.lua
+-- @include lua/part_due.lua
 
 -- CALLS answer with a status, and what belongs to it: 1 done, 3 no room, 4 too late, 7 another body, 8 done before,
--- 9 there is no such queue or job, 10 Redis is full, 11 too far ahead.
+-- 9 there is no such queue or job, 10 Redis is full, 11 too far ahead, 13 this run has no bytes left, and the next one has.
 local CALLS = {}
 -- @include lua/part_enqueue.lua
 -- @include lua/part_claim.lua

@@ -4,7 +4,7 @@
 -- RETURNS: nothing; it only defines functions
 -- TAKES: CALLS, P, int, queue_of, held_by, settle, take_ready, hold, ms
 -- GIVES: list_held
-local BYTES = 1048576 -- payloads of one claim
+local budget = 1048576 -- payloads of all claims of the run
 
 -- list_held answers with the jobs of an earlier answer that are held as they were then, and what is left of their leases.
 local function list_held(q, text, out)
@@ -32,11 +32,13 @@ function CALLS.claim(at, n, out)
     return '8,' .. string.sub(old, #digest + 1)
   end
   if not q.used then return '1,' end
+  if budget <= 0 then return '13' end
   q.use = true
   settle(q)
   if q.paused == 1 then return '1,' end
-  local ids, texts = take_ready(q, { unpack(ARGV, at + 6, at + n - 1) }, tonumber(ARGV[at + 2]), BYTES)
+  local ids, texts = take_ready(q, { unpack(ARGV, at + 6, at + n - 1) }, tonumber(ARGV[at + 2]), budget)
   if #ids == 0 then return '1,' end
+  for _, text in ipairs(texts) do budget = budget - #text end
   local fence, histories = hold(q, ids, texts, lease, ARGV[at + 1], name)
   out[3] = fence
   for i, id in ipairs(ids) do

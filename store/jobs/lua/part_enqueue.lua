@@ -2,7 +2,7 @@
 -- KEYS: none
 -- ARGV: 1 and on: those of the run; those of a call begin at its place
 -- RETURNS: nothing; it only defines functions
--- TAKES: P, int, queue_of, parse, push, admit, later, full
+-- TAKES: P, int, queue_of, parse, push, admit, later, settle, full
 local MOST, AHEAD = 1000000, 30 * 86400000 -- jobs of a queue that have not ended; ms until a job is due
 
 -- known_as gives the job that has a unique name.
@@ -11,9 +11,9 @@ local function known_as(q, unique)
 end
 
 -- read_jobs reads the jobs of the call from ARGV[at] on. It returns them, the unique names of new ones, and what is to be answered
--- of those that are known; or nil and the place of a job that is too far ahead.
+-- of those that are known, and whether one has a conflict key; or nil and the place of a job that is too far ahead.
 local function read_jobs(q, at, last)
-  local list, names, answer = {}, {}, ''
+  local list, names, answer, keyed = {}, {}, '', false
   for i = at, last, 3 do
     local id, kind, body = ARGV[i], ARGV[i + 1], ARGV[i + 2]
     if kind ~= '' then
@@ -29,10 +29,11 @@ local function read_jobs(q, at, last)
         if due ~= '' and tonumber(due) > ms + AHEAD then return nil, int((i - at) / 3) end
         list[#list + 1] = { id, kind, due .. '\31' .. head, key = key, due = due, plain = key == '' and unique == '' }
         if unique ~= '' then names[unique] = id end
+        keyed = keyed or key ~= ''
       end
     end
   end
-  return list, names, answer
+  return list, names, answer, keyed
 end
 
 -- add_jobs stores new jobs, and lets those be claimed that wait for nothing.
@@ -73,9 +74,10 @@ function CALLS.enqueue(at, n)
   if full then return '10' end
   local q = queue_of(ARGV[at])
   if not q.used and ARGV[at + 1] ~= '1' then return '9' end
-  local list, names, answer = read_jobs(q, at + 5, at + n - 1)
+  local list, names, answer, keyed = read_jobs(q, at + 5, at + n - 1)
   if not list then return '11,' .. names end
   if redis.call('HLEN', q.k .. 'jobs') + #list > MOST then return '3' end
+  if keyed then settle(q) end -- a job of the key that is due comes first
   for name, id in pairs(names) do redis.call('HSET', q.k .. 'unique', name, id) end
   add_jobs(q, list)
   q.use = true

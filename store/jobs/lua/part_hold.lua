@@ -2,10 +2,10 @@
 -- KEYS: none
 -- ARGV: none
 -- RETURNS: nothing; it only defines functions
--- TAKES: int, parse, history_of, keep_history, push, admit, finish, bury, us, ms, back
--- GIVES: hold, lease_end, held_by, has, save_hold, free, settle
+-- TAKES: P, int, parse, history_of, keep_history, push, pull, finish, bury, us, ms
+-- GIVES: hold, lease_end, held_by, has, save_hold, free, keep_record, lose, regain
 local LOST = 8 -- leases that may end before a job is dead
-local STEP_DUE = 100 -- jobs that one claim sees to because they are due
+local SHORT = 20000 -- ms: who waits looks twice in that time anyway
 
 -- A hold as text: flags, fence, lease in ms, worker, and the name of the claim's idempotency record or ''. Flags: p the job has
 -- neither key nor unique name, h it has a history, c it was cancelled, g its lease was extended because Redis had been away.
@@ -34,13 +34,15 @@ local function hold(q, ids, texts, lease, worker, record)
   local fence, till = int(q.fence), int(lease_end(lease))
   local holds, ends, histories, rest = {}, {}, {}, ':' .. fence .. ' ' .. lease .. ' ' .. worker .. ' ' .. record
   if redis.call('EXISTS', q.k .. 'hist') == 1 then histories = redis.call('HMGET', q.k .. 'hist', unpack(ids)) end
+  local told = tonumber(lease) < SHORT
   q.delayed = q.delayed or {}
+  if redis.call('EXISTS', q.k .. 'lost') == 1 then redis.call('HDEL', q.k .. 'lost', unpack(ids)) end
   for i, id in ipairs(ids) do
     local flags = string.byte(texts[i], 1, 1) == 112 and 'p' or '' -- p
     if histories[i] then flags = flags .. 'h' end
     local n = 2 * i
     holds[n - 1], holds[n], ends[n - 1], ends[n] = id, flags .. rest, till, id
-    q.delayed[id] = true
+    if told then q.delayed[id] = true end
   end
   redis.call('HSET', q.k .. 'held', unpack(holds))
   redis.call('ZADD', q.k .. 'due', unpack(ends))
@@ -53,36 +55,39 @@ local function free(q, id)
   redis.call('ZREM', q.k .. 'due', id)
 end
 
--- lose ends a hold whose lease is over.
-local function lose(q, id, h)
+-- keep_record lets the idempotency record of a hold live as long as its lease.
+local function keep_record(h, lease)
+  local record = P .. 'once:' .. h.record
+  if h.record ~= '' and redis.call('PTTL', record) < tonumber(lease) then redis.call('PEXPIRE', record, lease) end
+end
+
+-- lose ends a hold whose lease is over. Until somebody claims the job, its holder may regain it.
+local function lose(q, id, text)
+  local h, e = held_by(text), parse(redis.call('HGET', q.k .. 'jobs', id))
   free(q, id)
   q.recovered = q.recovered + 1
-  local e = parse(redis.call('HGET', q.k .. 'jobs', id))
   if has(h, 'c') then return finish(q, id, 'C', h.fence, e) end
   local past = history_of(redis.call('HGET', q.k .. 'hist', id))
   past.lost = past.lost + 1
   if past.lost >= LOST then return bury(q, id, e, 'lost_leases', past, h.fence) end
   keep_history(q, id, past)
+  redis.call('HSET', q.k .. 'lost', id, text)
   push(q, e.kind, { int(e.seq), id })
 end
 
--- settle sees to jobs that are due: those that waited for their time, and those whose lease is over. A lease that was
--- over before Redis was back from an absence (back, in ms, '' for none) lasts once more, because its worker could not say anything.
-local function settle(q)
-  local due = redis.call('ZRANGEBYSCORE', q.k .. 'due', '-inf', int(ms), 'WITHSCORES', 'LIMIT', 0, STEP_DUE)
-  for i = 1, #due, 2 do
-    local id, at = due[i], tonumber(due[i + 1])
-    local h = held_by(redis.call('HGET', q.k .. 'held', id))
-    local more = h and back and at <= back and not has(h, 'g') and back + h.lease
-    if not h then
-      redis.call('ZREM', q.k .. 'due', id)
-      admit(q, id, parse(redis.call('HGET', q.k .. 'jobs', id)))
-    elseif more and more > ms then
-      redis.call('ZADD', q.k .. 'due', int(more), id)
-      h.flags = h.flags .. 'g'
-      save_hold(q, id, h)
-    else
-      lose(q, id, h)
-    end
-  end
+-- regain gives a job back to the last holder, whose lease is over, if nobody has claimed it since; else it returns nil.
+local function regain(q, id, token)
+  local h = held_by(redis.call('HGET', q.k .. 'lost', id))
+  if not h or h.fence ~= token then return nil end
+  local e = parse(redis.call('HGET', q.k .. 'jobs', id))
+  if not pull(q, e.kind, id) then return nil end
+  redis.call('HDEL', q.k .. 'lost', id)
+  local past = history_of(redis.call('HGET', q.k .. 'hist', id))
+  past.lost = past.lost - 1
+  keep_history(q, id, past)
+  q.recovered = q.recovered - 1
+  h.flags = string.gsub(h.flags, 'h', '') .. 'h'
+  save_hold(q, id, h)
+  redis.call('ZADD', q.k .. 'due', int(ms), id)
+  return h
 end

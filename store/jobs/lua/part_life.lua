@@ -12,7 +12,7 @@ local function admit(q, id, e)
   if e.key ~= '' then
     local head = redis.call('HGET', q.k .. 'heads', e.key)
     if head and head ~= id then
-      redis.call('ZADD', q.k .. 'wait:' .. e.key, int(e.seq), id)
+      redis.call('ZADD', q.k .. 'wait/' .. e.key, int(e.seq), id)
       q.blocked = q.blocked + 1
       return
     end
@@ -24,7 +24,7 @@ end
 -- yield ends a job's hold on its conflict key and lets the next one be claimed.
 local function yield(q, id, e)
   if e.key == '' or redis.call('HGET', q.k .. 'heads', e.key) ~= id then return end
-  local next = redis.call('ZPOPMIN', q.k .. 'wait:' .. e.key)[1]
+  local next = redis.call('ZPOPMIN', q.k .. 'wait/' .. e.key)[1]
   if not next then return redis.call('HDEL', q.k .. 'heads', e.key) end
   q.blocked = q.blocked - 1
   redis.call('HSET', q.k .. 'heads', e.key, next)
@@ -40,7 +40,7 @@ local function later(q, id, due)
 end
 
 local function ended_key(q, n)
-  return q.k .. 'e:' .. int(math.floor(n / ENDED))
+  return q.k .. 'e/' .. int(math.floor(n / ENDED))
 end
 
 -- remember notes that a job has ended: D it is done, C cancelled, X dead.
@@ -73,6 +73,7 @@ end
 local function finish(q, id, letter, fence, e)
   redis.call('HDEL', q.k .. 'jobs', id)
   redis.call('HDEL', q.k .. 'hist', id)
+  redis.call('HDEL', q.k .. 'lost', id)
   remember(q, id, letter .. fence)
   if not e then return end
   if e.unique ~= '' and redis.call('HGET', q.k .. 'unique', e.unique) == id then redis.call('HDEL', q.k .. 'unique', e.unique) end

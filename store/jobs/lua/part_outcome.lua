@@ -2,7 +2,7 @@
 -- KEYS: none
 -- ARGV: none
 -- RETURNS: nothing; it only defines functions
--- TAKES: P, int, parse, history_of, keep_history, push, later, yield, finish, bury, has, save_hold, free, lease_end, ms, base, longest, max_age
+-- TAKES: int, parse, history_of, keep_history, push, later, yield, finish, bury, has, save_hold, free, lease_end, keep_record, ms, base, longest, max_age
 -- GIVES: OUTCOMES
 local OUTCOMES = {}
 
@@ -19,13 +19,13 @@ end
 function OUTCOMES.renew(q, id, h, r)
   if has(h, 'c') then return '3' end
   local lease = r.lease ~= '' and r.lease or h.lease
+  if tonumber(lease) < tonumber(h.lease) then later(q, id, lease_end(lease)) end -- it tells those who wait
   if lease ~= h.lease or has(h, 'g') then
     h.lease, h.flags = lease, string.gsub(h.flags, 'g', '')
     save_hold(q, id, h)
   end
   redis.call('ZADD', q.k .. 'due', int(lease_end(lease)), id)
-  local record = P .. 'once:' .. h.record -- lives as long as the last lease of its claim
-  if h.record ~= '' and redis.call('PTTL', record) < tonumber(lease) then redis.call('PEXPIRE', record, lease) end
+  keep_record(h, lease)
   return '1,' .. lease
 end
 

@@ -14,7 +14,7 @@ local open = {}
 local function queue_of(name)
   local q = open[name]
   if q then return q end
-  q = { name = name, k = P .. 'w:' .. name .. ':', first = {}, dirty = {}, over = {}, was = {} }
+  q = { name = name, k = P .. 'w:' .. name .. '/', first = {}, dirty = {}, over = {}, was = {} }
   local values = redis.call('HMGET', q.k .. 'meta', unpack(FIELDS))
   for i, field in ipairs(FIELDS) do
     q.was[field] = tonumber(values[i]) or 0

@@ -20,7 +20,7 @@ end
 local function push(q, kind, list)
   local first = first_of(q, kind)
   for from = 1, #list, 1000 do
-    redis.call('ZADD', q.k .. 'r:' .. kind, unpack(list, from, math.min(from + 999, #list)))
+    redis.call('ZADD', q.k .. 'r/' .. kind, unpack(list, from, math.min(from + 999, #list)))
   end
   for i = 1, #list, 2 do
     if not first or tonumber(list[i]) < first then first = tonumber(list[i]) end
@@ -31,14 +31,14 @@ end
 
 -- look_at_first reads the first job of a type again.
 local function look_at_first(q, kind)
-  local seq = tonumber(redis.call('ZRANGE', q.k .. 'r:' .. kind, 0, 0, 'WITHSCORES')[2])
+  local seq = tonumber(redis.call('ZRANGE', q.k .. 'r/' .. kind, 0, 0, 'WITHSCORES')[2])
   set_first(q, kind, seq)
   return seq
 end
 
 -- pull takes a job back, and reports whether it could be claimed.
 local function pull(q, kind, id)
-  if redis.call('ZREM', q.k .. 'r:' .. kind, id) == 0 then return false end
+  if redis.call('ZREM', q.k .. 'r/' .. kind, id) == 0 then return false end
   look_at_first(q, kind)
   return true
 end
@@ -76,7 +76,7 @@ local function take_ready(q, kinds, most, bytes)
   for _ = 1, most do
     local c = table.remove(list, 1)
     if not c or #ids == most or bytes <= 0 then break end
-    local found = redis.call('ZRANGEBYSCORE', q.k .. 'r:' .. c.kind, '-inf', list[1] and int(list[1].first) or '+inf', 'LIMIT', 0,
+    local found = redis.call('ZRANGEBYSCORE', q.k .. 'r/' .. c.kind, '-inf', list[1] and int(list[1].first) or '+inf', 'LIMIT', 0,
       math.min(most - #ids, STEP))
     local taken = {}
     local read = redis.call('HMGET', q.k .. 'jobs', unpack(found))
@@ -89,7 +89,7 @@ local function take_ready(q, kinds, most, bytes)
         bytes = 0
       end
     end
-    if taken[1] then redis.call('ZREM', q.k .. 'r:' .. c.kind, unpack(taken)) end
+    if taken[1] then redis.call('ZREM', q.k .. 'r/' .. c.kind, unpack(taken)) end
     c.first = look_at_first(q, c.kind)
     if c.first then
       list[#list + 1] = c

@@ -2,7 +2,7 @@
 -- KEYS: none
 -- ARGV: 1 and on: those of the run; those of a call begin at its place
 -- RETURNS: nothing; it only defines functions
--- TAKES: CALLS, queue_of, parse, history_of, remember, finish, ended_as, held_by, has, free, OUTCOMES
+-- TAKES: CALLS, queue_of, parse, history_of, remember, finish, ended_as, held_by, has, free, regain, OUTCOMES
 -- again tells what is said to a result of a hold that has ended: ok if it was recorded before.
 local function again(q, id, token, what)
   local letter, fence = ended_as(q, id)
@@ -33,7 +33,7 @@ function CALLS.complete(at, n)
       plain[#plain + 1], answers[i] = id, '1'
       remember(q, id, 'D' .. token)
     else
-      local h = held_by(text)
+      local h = text and held_by(text) or regain(q, id, token)
       answers[i] = h and h.fence == token and OUTCOMES.complete(q, id, h) or again(q, id, token, 'complete')
     end
   end
@@ -53,7 +53,7 @@ function CALLS.results(at, n)
   local q, answers = queue_of(ARGV[at]), {}
   for i = at + 1, at + n - 1, 7 do
     local id, token, what = ARGV[i], ARGV[i + 1], ARGV[i + 2]
-    local h = held_by(redis.call('HGET', q.k .. 'held', id))
+    local h = held_by(redis.call('HGET', q.k .. 'held', id)) or regain(q, id, token)
     if h and h.fence == token then
       local r = { err = ARGV[i + 3], after = tonumber(ARGV[i + 4]), jitter = tonumber(ARGV[i + 5]), lease = ARGV[i + 6] }
       answers[#answers + 1] = OUTCOMES[what](q, id, h, r)
