@@ -79,7 +79,7 @@ type config struct {
 
 	Console         console.Mode `group:"Console" env:"FANFARE_CONSOLE" envDefault:"on" desc:"on: processes with the role api serve the operators' console at /console/; read: it shows everything and changes nothing; off: there is none"`
 	PublicURL       string       `env:"FANFARE_PUBLIC_URL" shown:"none" desc:"where browsers find this server, such as https://ops.example.com/fanfare, if a proxy in front ends TLS or changes the Host header; it decides whether the console's cookie is Secure, and from which origin its forms may come"`
-	ConsolePayloads onOff        `env:"FANFARE_CONSOLE_PAYLOADS" envDefault:"on" desc:"off: the console does not show what dead letters contain"`
+	ConsolePayloads onOff        `env:"FANFARE_CONSOLE_PAYLOADS" envDefault:"on" desc:"off: the console does not show what dead letters and jobs contain"`
 
 	RateLimit            web.RateLimit `group:"Limits" env:"FANFARE_RATE_LIMIT" envDefault:"off" desc:"requests per API key, such as 500/s, 1000/m or 20000/h; each process counts for itself, so n processes together allow n times as many"`
 	UserRateLimit        web.RateLimit `env:"FANFARE_USER_RATE_LIMIT" envDefault:"20/s:100" desc:"requests per user with a user token, as requests per window and, after the colon, how many may come at once after a pause; off: no limit. Each process counts for itself"`

@@ -50,7 +50,7 @@ type Options struct {
 	// PublicURL is where browsers find the server, if a proxy ends TLS or changes the Host header;
 	// default: where the request went.
 	PublicURL *url.URL
-	// HidePayloads leaves out what dead letters contain.
+	// HidePayloads leaves out what dead letters and jobs contain.
 	HidePayloads bool
 	// Starting returns an error as long as the process cannot answer yet. Default: it has started.
 	Starting func() error

@@ -139,11 +139,34 @@ func (v *visit) changeLetters() error {
 	return v.page("letters_done", "Dead letters", 0, map[string]any{"Action": action, "Changed": changed, "Gone": gone})
 }
 
-// pretty writes JSON over several lines.
+// pretty writes JSON over several lines, unless it is nested so deeply that most of them would be blanks.
 func pretty(text json.RawMessage) string {
 	var out bytes.Buffer
-	if json.Indent(&out, text, "", "  ") != nil {
+	if indented(text) > 8*len(text)+4096 || json.Indent(&out, text, "", "  ") != nil {
 		return string(text)
 	}
 	return out.String()
+}
+
+// indented is about how many bytes JSON has when it is written over several lines.
+func indented(text json.RawMessage) int {
+	size, depth, quoted := len(text), 0, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{' || c == '[':
+			depth++
+			size += 1 + 2*depth
+		case c == ',':
+			size += 1 + 2*depth
+		case c == '}' || c == ']':
+			depth--
+			size += 1 + 2*depth
+		}
+	}
+	return size
 }

@@ -1,7 +1,9 @@
 package console
 
 import (
+	"encoding/json"
 	"net/url"
+	"strings"
 	"testing"
 
 	"fanfare/api"
@@ -44,5 +46,21 @@ func TestJ9_GroupsOfQueues(t *testing.T) {
 		if got := linkOf(&groups[i]); got != want {
 			t.Errorf("%+v links to %s", groups[i], got)
 		}
+	}
+}
+
+// A payload is written over several lines, but not if that makes a page of many megabytes of it.
+func TestN20_LongPayloads(t *testing.T) {
+	t.Parallel()
+	if got, want := pretty(json.RawMessage(`{"a":[1,{"b":"},{[\\\""}]}`)), "{\n  \"a\": [\n    1,\n    {\n      \"b\": \"},{[\\\\\\\"\"\n    }\n  ]\n}"; got != want {
+		t.Errorf("%s", got)
+	}
+	const n = 30 << 10
+	flat, deep := "["+strings.Repeat("1,", n)+"1]", strings.Repeat("[", n/4)+strings.Repeat("]", n/4)
+	if got := pretty(json.RawMessage(flat)); strings.Count(got, "\n") != n+2 {
+		t.Errorf("a long list has %d lines", strings.Count(got, "\n")+1)
+	}
+	if got := pretty(json.RawMessage(deep)); got != deep {
+		t.Errorf("%d bytes became %d", len(deep), len(got))
 	}
 }

@@ -78,10 +78,13 @@ func (v *visit) find(folder, field string) error {
 // users asks for the name of a user.
 func (v *visit) users() error { return v.find("users", "user") }
 
-// findEvent goes to the report of an event.
+// findEvent goes to the report of an event, or to a job: the id of a job has a dot, behind its queue.
 func (v *visit) findEvent() error {
-	if strings.TrimSpace(v.r.URL.Query().Get("id")) == "" {
+	switch id := strings.TrimSpace(v.r.URL.Query().Get("id")); {
+	case id == "":
 		return refuse(api.CodeValidation, "type the id of an event")
+	case strings.Contains(id, "."):
+		return v.find("jobs", "id")
 	}
 	return v.find("events", "id")
 }

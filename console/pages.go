@@ -33,6 +33,17 @@ func pages() []page {
 		{"GET /console/users/{user}", (*visit).user, "", "", ""},
 		{"POST /console/users/{user}/devices/{token}/test", (*visit).testDevice, "", "", ""},
 
+		{"GET /console/jobs", (*visit).queues, "Jobs", api.ScopeOpsRead, api.ScopeOpsRead},
+		{"GET /console/queues/{queue}", (*visit).queue, "", "", ""},
+		{"GET /console/queues/{queue}/pause", (*visit).askPause, "", "", ""},
+		{"POST /console/queues/{queue}/pause", (*visit).pause, "", "", ""},
+		{"GET /console/queues/{queue}/resume", (*visit).askResume, "", "", ""},
+		{"POST /console/queues/{queue}/resume", (*visit).resume, "", "", ""},
+		{"GET /console/find-job", (*visit).findJob, "", "", ""},
+		{"GET /console/jobs/{id}", (*visit).job, "", "", ""},
+		{"GET /console/jobs/{id}/cancel", (*visit).askCancelJob, "", "", ""},
+		{"POST /console/jobs/{id}/cancel", (*visit).cancelJob, "", "", ""},
+
 		{"GET /console/dead-letters", (*visit).deadLetters, "Dead letters", api.ScopeOpsRead, api.ScopeOpsRead},
 		{"GET /console/dead-letters/ask", (*visit).askLetters, "", "", ""},
 		{"POST /console/dead-letters", (*visit).changeLetters, "", "", ""},

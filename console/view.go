@@ -78,11 +78,14 @@ type frame struct {
 	Done string
 	// Once makes a form that is sent twice do its work once.
 	Once string
-	// Ops, Push, Sales and Admin tell which forms the visitor may use.
-	Ops, Push, Sales, Admin bool
+	// Ops, Push, Sales, Jobs and Admin tell which forms the visitor may use. Queues: those that pause and resume queues
+	// of jobs.
+	Ops, Push, Sales, Jobs, Admin, Queues bool
 	// Users reports whether the visitor may see events and users, which needs push.
 	Users bool
-	Data  any
+	// SeesJobs reports whether the visitor may see single jobs.
+	SeesJobs bool
+	Data     any
 }
 
 // done has the sentences for what a form did. The query names them, so that a link can show only these.
@@ -91,6 +94,9 @@ var done = map[string]string{
 	"cancelled": "The event is cancelled. A second from now nothing more of it is sent.",
 	"tested":    "The test notification was accepted. This is its report.",
 	"stock":     "The stock was changed.",
+	"paused":    "The queue is paused: no job of it is claimed until it is resumed.",
+	"resumed":   "The queue runs: workers get its jobs.",
+	"ended":     "The job is cancelled. A worker that holds it is told when it renews its lease.",
 	"revoked":   "The key has ended. Other servers refuse it within 10 s.",
 }
 
@@ -100,7 +106,9 @@ func (v *visit) frame(title string, data any) *frame {
 		Title: title, Root: v.root(), In: v.in, Open: v.in && v.key == nil, ReadOnly: v.c.o.Mode == Read, Key: v.key,
 		Done: done[v.r.URL.Query().Get("done")], Once: rand.Text(), Users: v.may(api.ScopePush), Data: data,
 		Ops: v.mayChange(api.ScopeOps), Push: v.mayChange(api.ScopePush), Sales: v.mayChange(api.ScopeSales), Admin: v.mayChange(api.ScopeAdmin),
+		Jobs: v.mayChange(api.ScopeJobs), SeesJobs: v.may(api.ScopeJobs) || v.may(api.ScopeJobsWork),
 	}
+	f.Queues = f.Ops || f.Jobs
 	for _, p := range pages() {
 		if p.name != "" && v.may(p.need) && v.may(p.also) {
 			href := strings.TrimSuffix(strings.TrimPrefix(p.pattern, "GET /console/"), "{$}")
@@ -185,7 +193,7 @@ func functions() template.FuncMap {
 		"stamp": func(t api.Time) string { return t.UTC().Format("2006-01-02 15:04:05") },
 		"iso":   func(t api.Time) string { return t.UTC().Format(time.RFC3339) },
 		"ago":   func(t api.Time) string { return lasting(max(0, time.Since(t.Time))) },
-		"join":  joined, "shards": shards, "pretty": pretty, "list": func(all ...any) []any { return all },
+		"join":  joined, "shards": shards, "pretty": pretty, "jobOf": jobOf, "list": func(all ...any) []any { return all },
 	}
 }
 

@@ -35,6 +35,7 @@ func TestN7_WhatPagesCost(t *testing.T) {
 	w.workSales()
 	w.put("/v1/sales/spring", saleBody(`[{"sku":"shoe","stock":4}]`, `"hold_ms":60000`))
 	event := w.post("/v1/events", anEvent).member(t, "id")
+	job := w.enqueue(t, `{"type":"mail"}`)
 	mustDieAs(t, w.notifications, "photo.shared", "shop/production", "BadTopic")
 	admin := w.mustKey(api.ScopeAdmin)
 	bearer, cookie := "Authorization: Bearer "+admin, w.login(admin)
@@ -60,6 +61,10 @@ func TestN7_WhatPagesCost(t *testing.T) {
 		"users/bob":          {"/v1/users/bob/notification-settings"},
 		"dead-letters":       {"/v1/dead-letters/groups", "/v1/dead-letters"},
 		"dead-letters?app=x": {"/v1/dead-letters?app=x"},
+		"jobs":               {"/v1/queues"},
+		"jobs/" + job:        {"/v1/jobs/" + job},
+		"queues/q":           {"/v1/queues/q"},
+		"queues/q/pause":     {"/v1/queues/q"},
 		"sales":              {"/v1/sales"},
 		"sales/spring":       {"/v1/sales/spring"},
 		"apps":               {"/v1/apps"},
@@ -70,6 +75,7 @@ func TestN7_WhatPagesCost(t *testing.T) {
 		"dead-letters/all?action=retry":      {"/v1/dead-letters?limit=1", "/v1/dead-letters/groups"},
 		"events/" + event + "/users/bob":     {"/v1/events/" + event + "/users/bob"},
 		"dead-letters/ask?action=retry&id=a": {},
+		"jobs/" + job + "/cancel":            {"/v1/jobs/" + job},
 	} {
 		want := int64(1)
 		for _, route := range routes {

@@ -100,7 +100,7 @@ func (a answer) hides(t testing.TB, texts ...string) {
 func wrong(key string) string { return key + "x" }
 
 // consolePages are pages that a key with all scopes sees.
-var consolePages = []string{"", "history", "events", "users", "dead-letters", "sales", "apps", "servers", "keys", "about"}
+var consolePages = []string{"", "history", "events", "users", "jobs", "dead-letters", "sales", "apps", "servers", "keys", "about"}
 
 // A visitor logs in with a key, and the session has the key's rights, no more.
 func TestN3_Login(t *testing.T) {
@@ -265,7 +265,7 @@ func TestN4_Changes(t *testing.T) {
 			{"Sec-Fetch-Site: cross-site"}, {"Sec-Fetch-Site: same-site"}, {"Sec-Fetch-Site: ", "Origin: https://evil.example"},
 		} {
 			headers := append([]string{"Content-Type: application/x-www-form-urlencoded", cookie}, from...)
-			for _, path := range []string{"keys", "login", "logout", "apps/a/probe", "dead-letters/all", "events/x/cancel"} {
+			for _, path := range []string{"keys", "login", "logout", "apps/a/probe", "dead-letters/all", "events/x/cancel", "queues/x/pause", "jobs/x/cancel"} {
 				w.do(call{method: "POST", path: "/console/" + path, body: make.Encode(), headers: headers}).shows(t, 403, "another site")
 			}
 		}
@@ -305,7 +305,7 @@ func TestN4_ReadOnly(t *testing.T) {
 	mustDie(t, w.jobs, 1)
 	w.page("/console/dead-letters", cookie).shows(t, 200, "it would not").hides(t, "Retry all", "checkbox")
 	w.page("/console/dead-letters/all?action=delete", cookie).shows(t, 200, "Delete 1 dead letter?").hides(t, `name="expect"`)
-	for _, path := range []string{"keys", "apps/a/probe", "keys/x/revoke", "dead-letters", "dead-letters/all", "events/x/cancel"} {
+	for _, path := range []string{"keys", "apps/a/probe", "keys/x/revoke", "dead-letters", "dead-letters/all", "events/x/cancel", "queues/x/pause", "queues/x/resume", "jobs/x/cancel"} {
 		w.form("/console/"+path, url.Values{"name": {"x"}, "scope": {"ops"}}, cookie).shows(t, 403, "FANFARE_CONSOLE=read")
 	}
 	if a := w.form("/console/logout", nil, cookie); a.status != 303 {
@@ -379,6 +379,7 @@ func TestN5_HeadersAndRelativeLinks(t *testing.T) {
 func TestN2_BehindAPath(t *testing.T) {
 	t.Parallel()
 	w := setupConsole(t)
+	w.enqueue(t, `{"type":"mail"}`) // so that there is a queue to link to
 	admin := w.mustKey(api.ScopeAdmin)
 	proxy := httptest.NewServer(http.StripPrefix("/some/path", w.handler))
 	t.Cleanup(proxy.Close)

@@ -168,12 +168,13 @@ func (w *world) bearer(scopes ...api.Scope) string {
 	return "Authorization: Bearer " + w.mustKey(scopes...)
 }
 
-// With FANFARE_CONSOLE_PAYLOADS=off no page has what a dead letter contains.
+// With FANFARE_CONSOLE_PAYLOADS=off no page has what a dead letter or a job contains.
 func TestN4_HiddenPayloads(t *testing.T) {
 	t.Parallel()
 	w := setupConsole(t, func(o *console.Options) { o.HidePayloads = true })
 	mustDie(t, w.jobs, 1)
 	w.page("/console/dead-letters").shows(t, 200, "Payloads are hidden").hides(t, "&#34;n&#34;")
+	w.page("/console/jobs/"+w.enqueue(t, `{"type":"mail","payload":"secret"}`)).shows(t, 200, "mail", "Payloads are hidden").hides(t, "secret")
 }
 
 // Events are listed and found, and their reports are for keys that may read them.
@@ -331,11 +332,13 @@ func setupHostile(t *testing.T) (w *world, pages []string, plain int) {
 	w.put("/v1/users/bob/mutes/album:42", "")
 	w.put("/v1/sales/spring", saleBody(`[{"sku":"shoe","stock":4},{"sku":"hat","stock":0}]`, `"hold_ms":60000`))
 	event := w.post("/v1/events", anEvent).member(t, "id")
-	pages = []string{"", "history", "history?minutes=60", "events", "events/" + event, "events/" + event + "/users/bob", "events/" + event + "/cancel", "users", "users/bob", "dead-letters", "dead-letters/all?action=retry", "sales", "sales/spring", "apps", "servers", "keys", "about", "nowhere", "events/unknown"}
+	running, dead := w.hostileJobs(t)
+	pages = []string{"", "history", "history?minutes=60", "events", "events/" + event, "events/" + event + "/users/bob", "events/" + event + "/cancel", "users", "users/bob", "jobs", "queues/q", "queues/q/pause", "jobs/" + running, "jobs/" + running + "/cancel", "jobs/" + dead, "dead-letters", "dead-letters/all?action=retry", "sales", "sales/spring", "apps", "servers", "keys", "about", "nowhere", "events/unknown"}
 	plain = len(pages)
 	for _, text := range hostile {
 		q := url.QueryEscape(text)
-		pages = append(pages, "dead-letters?reason="+q+"&app="+q, "events?type="+q, "users/"+url.PathEscape(text), "dead-letters/ask?action=retry&id="+q, "dead-letters/all?action=delete&reason="+q+"&app="+q, "keys?cursor="+q, "?done="+q)
+		pages = append(pages, "dead-letters?reason="+q+"&app="+q, "events?type="+q, "users/"+url.PathEscape(text), "dead-letters/ask?action=retry&id="+q, "dead-letters/all?action=delete&reason="+q+"&app="+q, "keys?cursor="+q, "?done="+q,
+			"queues/"+url.PathEscape(text), "jobs/"+url.PathEscape(text), "dead-letters?kind=job&queue="+q)
 	}
 	return w, pages, plain
 }

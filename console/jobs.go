@@ -1,0 +1,136 @@
+package console
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+
+	"fanfare/api"
+)
+
+// queues lists the queues of jobs.
+func (v *visit) queues() error {
+	var list api.JobQueueList
+	if err := v.ask(http.MethodGet, "/v1/queues", nil, &list); err != nil {
+		return err
+	}
+	return v.page("jobs", "Jobs", refreshEvery, list.Items)
+}
+
+// queuePath is the route of the page's queue.
+func (v *visit) queuePath() string { return "/v1/queues/" + url.PathEscape(v.r.PathValue("queue")) }
+
+// queue shows a queue of jobs.
+func (v *visit) queue() error {
+	var queue api.JobQueue
+	if err := v.ask(http.MethodGet, v.queuePath(), nil, &queue); err != nil {
+		return err
+	}
+	return v.page("queue", "Queue "+queue.Queue, refreshEvery, queue)
+}
+
+// The changes of a queue, which are the last parts of their routes and pages.
+const (
+	pauseQueue  = "pause"
+	resumeQueue = "resume"
+)
+
+// queueDone names the sentence for a change of a queue.
+var queueDone = map[string]string{pauseQueue: "paused", resumeQueue: "resumed"}
+
+// askQueue asks whether a queue is to be paused or resumed.
+func (v *visit) askQueue(change string) error {
+	var queue api.JobQueue
+	if err := v.ask(http.MethodGet, v.queuePath(), nil, &queue); err != nil {
+		return err
+	}
+	title := "Pause a queue"
+	if change == resumeQueue {
+		title = "Resume a queue"
+	}
+	return v.page("change_queue", title, 0, struct {
+		api.JobQueue
+		Change string
+	}{queue, change})
+}
+
+// changeQueue pauses or resumes a queue and shows it.
+func (v *visit) changeQueue(change string) error {
+	if err := v.ask(http.MethodPost, v.queuePath()+"/"+change, nil, nil); err != nil {
+		return err
+	}
+	redirect(v.w, "../"+url.PathEscape(v.r.PathValue("queue"))+"?done="+queueDone[change])
+	return nil
+}
+
+func (v *visit) askPause() error  { return v.askQueue(pauseQueue) }
+func (v *visit) pause() error     { return v.changeQueue(pauseQueue) }
+func (v *visit) askResume() error { return v.askQueue(resumeQueue) }
+func (v *visit) resume() error    { return v.changeQueue(resumeQueue) }
+
+// findJob goes to the page of a job.
+func (v *visit) findJob() error {
+	if strings.TrimSpace(v.r.URL.Query().Get("id")) == "" {
+		return refuse(api.CodeValidation, "type the id of a job")
+	}
+	return v.find("jobs", "id")
+}
+
+// jobPath is the route of the page's job.
+func (v *visit) jobPath() string { return "/v1/jobs/" + url.PathEscape(v.r.PathValue("id")) }
+
+// job shows a job.
+func (v *visit) job() error {
+	d := struct {
+		api.Job
+		Ended, LeaseOver, Payloads bool
+		// Letter is the link to the dead letter of a dead job.
+		Letter string
+	}{Payloads: !v.c.o.HidePayloads}
+	if err := v.ask(http.MethodGet, v.jobPath(), nil, &d.Job); err != nil {
+		return err
+	}
+	d.Ended, d.LeaseOver = ended(d.State), d.LeaseMS != nil && *d.LeaseMS == 0
+	if d.State == api.JobDead {
+		group := api.DeadLetterGroup{Kind: api.DeadJob, Reason: d.Reason, Type: d.Type, Queue: d.Queue}
+		d.Letter = linkOf(&group) + "#" + url.PathEscape(d.ID)
+	}
+	refresh := refreshEvery
+	if d.Ended {
+		refresh = 0
+	}
+	return v.page("job", "Job "+d.ID, refresh, d)
+}
+
+// jobOf is the id of the job in that of its dead letter, which has a name and a shard before it.
+func jobOf(letter string) string {
+	parts := strings.SplitN(letter, ".", 3)
+	return parts[len(parts)-1]
+}
+
+// ended reports whether a job can change only if its dead letter is retried.
+func ended(state api.JobState) bool {
+	return state == api.JobDone || state == api.JobEnded || state == api.JobDead
+}
+
+// askCancelJob asks whether a job is to be cancelled.
+func (v *visit) askCancelJob() error {
+	d := struct {
+		api.Job
+		Ended bool
+	}{}
+	if err := v.ask(http.MethodGet, v.jobPath(), nil, &d.Job); err != nil {
+		return err
+	}
+	d.Ended = ended(d.State)
+	return v.page("cancel_job", "Cancel a job", 0, d)
+}
+
+// cancelJob cancels a job and shows what became of it.
+func (v *visit) cancelJob() error {
+	if err := v.ask(http.MethodDelete, v.jobPath(), nil, nil); err != nil {
+		return err
+	}
+	redirect(v.w, "../"+url.PathEscape(v.r.PathValue("id"))+"?done=ended")
+	return nil
+}
