@@ -123,7 +123,10 @@ func TestJ5_WhoHangsUpLeavesTheLine(t *testing.T) {
 		go func() {
 			r, _ := http.NewRequestWithContext(ctx, "POST", w.url+queueQ+"/claims", strings.NewReader(`{"worker":"gone","lease_ms":3600000,"wait_ms":20000}`))
 			r.Header.Set("Content-Type", "application/json")
-			_, err := http.DefaultClient.Do(r)
+			answer, err := http.DefaultClient.Do(r)
+			if err == nil {
+				_ = answer.Body.Close()
+			}
 			gone <- err
 		}()
 		w.awaitStreams(t, 1)

@@ -72,6 +72,9 @@ func (c *chaos) got(j api.ClaimedJob, until time.Time) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if time.Now().After(until) {
+		return // the answer came too late for its lease
+	}
 	h := c.keys[j.Key]
 	if h == nil {
 		h = &held{}

@@ -93,7 +93,7 @@ func TestJ6_Bounds(t *testing.T) {
 	_, err = s.Pause(t.Context(), "many2")
 	storetest.Must(t, err)
 	mustSay(t, s, "many3", one(t, s, "many3", time.Minute), api.JobComplete, api.JobOK)
-	time.Sleep(5 * time.Millisecond) // until they are unused
+	until(t, time.Now().Add(5*time.Millisecond), "they are unused")
 	storetest.Must(t, s.tidy(t.Context()))
 	if _, err := s.Queue(t.Context(), "many1"); api.CodeOf(err) != api.CodeNotFound {
 		t.Errorf("an empty queue that nobody uses: %v", err)
@@ -150,6 +150,7 @@ func splitLines(text string) (lines []string) {
 
 // J8: a lease that ended while Redis was away lasts once more, so that its worker can say something first.
 func TestJ8_LeasesOutliveAnAbsence(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, s *Store) {
 		q, lease := named("q"), 400*time.Millisecond
 		enqueue(t, s, q, api.JobRequest{})

@@ -74,11 +74,12 @@ func TestJ2_ALateRepeatGivesOutNothing(t *testing.T) {
 
 // J1, Q3: jobs of a key with run_at go in the order of their enqueueing, also before one that came when they were due.
 func TestJ1_OrderOfAKeyWithTimes(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, s *Store) {
 		q, at := named("q"), api.At(time.Now().Add(50*time.Millisecond))
 		later := api.At(at.Add(30 * time.Millisecond))
 		ids := enqueue(t, s, q, append(slicesOf(4, api.JobRequest{Key: "k", RunAt: &later}), slicesOf(4, api.JobRequest{Key: "k", RunAt: &at})...)...)
-		time.Sleep(time.Until(later.Time) + 50*time.Millisecond) // nobody claims meanwhile
+		until(t, later.Add(50*time.Millisecond), "all are due, and nobody claims meanwhile")
 		ids = append(ids, enqueue(t, s, q, api.JobRequest{Key: "k"})...)
 		for _, id := range ids {
 			j := one(t, s, q, time.Minute)
@@ -90,6 +91,7 @@ func TestJ1_OrderOfAKeyWithTimes(t *testing.T) {
 
 // J2: the last holder's result counts after its lease, as long as nobody has claimed the job since, also if others have claimed other jobs.
 func TestJ2_ALateResultCounts(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, s *Store) {
 		known(t, s)
 		for _, outcome := range []api.JobOutcome{api.JobComplete, api.JobFail, api.JobRenew, api.JobRelease} {
@@ -126,6 +128,7 @@ func mustBeConsistentOn(t *testing.T, s *Store, q string) {
 
 // Jobs whose time has come, or whose worker is gone, count as waiting although no worker asks, and can be cancelled.
 func TestQueuesWithoutWorkers(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, s *Store) {
 		q, at := named("q"), api.At(time.Now().Add(20*time.Millisecond))
 		first := enqueue(t, s, q, api.JobRequest{Unique: "u"})[0]
@@ -176,7 +179,7 @@ func TestJ7_BoundsOfARun(t *testing.T) {
 	fill(t, s, q, "other", 3000, func(r *api.JobRequest) { at := api.At(time.Now().Add(300 * time.Millisecond)); r.RunAt = &at })
 	mine := api.At(time.Now().Add(310 * time.Millisecond))
 	id := enqueue(t, s, q, api.JobRequest{Type: "mine", RunAt: &mine})[0]
-	time.Sleep(time.Until(mine.Time) + 20*time.Millisecond) // nobody claims meanwhile
+	until(t, mine.Add(20*time.Millisecond), "all are due, and nobody claims meanwhile")
 	if jobs := claim(t, s, q, 1, time.Minute, "mine"); len(jobs) != 1 || jobs[0].ID != id {
 		t.Errorf("behind 3,000 jobs that are due: %v", jobs)
 	}
@@ -205,7 +208,7 @@ func TestJ5_AFailedClaimLosesNoWakeUp(t *testing.T) {
 		}()
 	}
 	storetest.Eventually(t, soon, "both wait", func() bool { return s.waiters(q) == 2 && s.listens(q) })
-	time.Sleep(100 * time.Millisecond) // the first look is over
+	until(t, time.Now().Add(100*time.Millisecond), "the first look is over")
 	cut.Store(true)
 	began := time.Now()
 	enqueue(t, other, q, api.JobRequest{}, api.JobRequest{})

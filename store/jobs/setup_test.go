@@ -35,8 +35,14 @@ func begin(t testing.TB, db *redisdb.DB, change ...func(*Options)) *Store {
 
 // each runs a test on every kind of Redis.
 func each(t *testing.T, test func(t *testing.T, s *Store)) {
-	t.Parallel()
+	t.Helper()
 	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) { test(t, begin(t, db)) })
+}
+
+// until waits for a time.
+func until(t testing.TB, at time.Time, why string) {
+	t.Helper()
+	storetest.Eventually(t, soon, why, func() bool { return time.Now().After(at) })
 }
 
 // enqueue stores jobs of the type t, as the changes say, and returns their ids.

@@ -15,6 +15,7 @@ import (
 
 // J1: the life of a job, and what the queue counts.
 func TestJ1_AJobIsClaimedAndCompleted(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, s *Store) {
 		q := named("q")
 		ids := enqueue(t, s, q, api.JobRequest{Payload: raw(`{"n":1}`)}, api.JobRequest{Type: "other"})
@@ -41,6 +42,7 @@ func TestJ1_AJobIsClaimedAndCompleted(t *testing.T) {
 
 // Q14 for jobs: a unique name is known until its job ends.
 func TestJ1_AUniqueJobIsStoredOnce(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, s *Store) {
 		q := named("q")
 		accepted, _, err := s.Enqueue(t.Context(), q, []api.JobRequest{{Type: "t", Unique: "u"}, {Type: "t", Unique: "u"}, {Type: "t"}}, api.Idempotency{})
@@ -61,6 +63,7 @@ func TestJ1_AUniqueJobIsStoredOnce(t *testing.T) {
 
 // Q1, Q3 and Q4 for jobs: one job of a key at a time, in their order; others are not held up.
 func TestJ1_ConflictKeys(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, s *Store) {
 		q := named("q")
 		ids := enqueue(t, s, q, api.JobRequest{Key: "k"}, api.JobRequest{Key: "k"}, api.JobRequest{Key: "l"}, api.JobRequest{}, api.JobRequest{Key: "k"})
@@ -91,6 +94,7 @@ func TestJ1_ConflictKeys(t *testing.T) {
 
 // Q10 for jobs: failures count, and the last one makes a dead letter, which is retried with the attempts at 0.
 func TestJ1_FailuresCount(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, s *Store) {
 		q, most := named("q"), int64(3)
 		id := enqueue(t, s, q, api.JobRequest{MaxAttempts: &most, Key: "k", Unique: "u", Payload: raw(`[1]`)})[0]
@@ -149,6 +153,7 @@ func TestJ1_AReleaseWithAWaitDoesNotCount(t *testing.T) {
 // Q11 for jobs: a lease that ends lets another worker have the job, eight ended leases make a dead letter, and a result that comes
 // late but before anybody else counts.
 func TestJ2_LeasesEnd(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, s *Store) {
 		s.begun = s.begun.Add(-time.Hour) // as if this process had known Redis for long
 		q := named("q")
@@ -179,6 +184,7 @@ func TestJ2_LeasesEnd(t *testing.T) {
 
 // J4: renewing moves the end of a lease.
 func TestJ4_RenewingKeepsAJob(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, s *Store) {
 		q, lease := named("q"), int64(60_000)
 		enqueue(t, s, q, api.JobRequest{})
@@ -201,6 +207,7 @@ func TestJ4_RenewingKeepsAJob(t *testing.T) {
 
 // Cancelling a job ends it where it is.
 func TestACancelledJob(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, s *Store) {
 		q, later := named("q"), api.At(time.Now().Add(time.Hour))
 		ids := enqueue(t, s, q, api.JobRequest{}, api.JobRequest{RunAt: &later, Unique: "u"}, api.JobRequest{Key: "k"}, api.JobRequest{Key: "k"}, api.JobRequest{})
@@ -234,6 +241,7 @@ func TestACancelledJob(t *testing.T) {
 
 // A job waits for its run_at, and a waiting worker gets it then.
 func TestRunAt(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, s *Store) {
 		q := named("q")
 		at := api.At(time.Now().Add(300 * time.Millisecond))
@@ -264,6 +272,7 @@ func TestRunAt(t *testing.T) {
 
 // A claim gets jobs of its types alone, across types in the order of the queue, and at most a MiB.
 func TestJ1_TypesAndBytes(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, s *Store) {
 		q := named("q")
 		ids := enqueue(t, s, q, api.JobRequest{Type: "a"}, api.JobRequest{Type: "b"}, api.JobRequest{Type: "a"}, api.JobRequest{Type: "c"}, api.JobRequest{Type: "b"})
@@ -285,6 +294,7 @@ func TestJ1_TypesAndBytes(t *testing.T) {
 
 // A paused queue gives no jobs, and takes jobs and results.
 func TestAPausedQueue(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, s *Store) {
 		q := named("q")
 		if _, err := s.Resume(t.Context(), q); api.CodeOf(err) != api.CodeNotFound {
@@ -329,6 +339,7 @@ func TestAPausedQueue(t *testing.T) {
 
 // J3: a repeated call under its Idempotency-Key.
 func TestJ3_RepeatedCalls(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, s *Store) {
 		q := named("q")
 		once := api.Idempotency{Scope: "test", Key: "k", Body: [32]byte{1}}

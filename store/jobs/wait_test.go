@@ -45,6 +45,7 @@ func (s *Store) listens(queue string) bool { return s.rooms.line.Waiting(s.chann
 
 // J5: each job wakes a waiting worker of its type, also one at another process, and a job that is given back does.
 func TestJ5_WaitingWorkersAreWoken(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, s *Store) {
 		q, other := named("q"), begin(t, s.db)
 		a, _ := waiting(t, s, q, "a")
@@ -70,6 +71,7 @@ func TestJ5_WaitingWorkersAreWoken(t *testing.T) {
 
 // J2: a waiting worker gets a job when the lease of another one ends.
 func TestJ2_AWaitingWorkerTakesOver(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, s *Store) {
 		s.begun = s.begun.Add(-time.Hour)
 		q, other := named("q"), begin(t, s.db)
@@ -116,9 +118,9 @@ func TestJ5_WaitingCostsNothing(t *testing.T) {
 		leave = append(leave, cancel)
 	}
 	storetest.Eventually(t, soon, "all wait", func() bool { return s.waiters(q) == 100 && s.listens(q) })
-	storetest.Eventually(t, soon, "the first look is over", func() bool { n := commands.Load(); time.Sleep(50 * time.Millisecond); return n == commands.Load() })
+	until(t, time.Now().Add(200*time.Millisecond), "the first look is over")
 	before := commands.Load()
-	time.Sleep(2 * time.Second) // what happens in this time is counted
+	until(t, time.Now().Add(2*time.Second), "two seconds of idleness are over")
 	if n := commands.Load() - before; n > 2 {
 		t.Errorf("%d scripts in 2 s with 100 waiting workers", n)
 	}
@@ -136,6 +138,7 @@ func TestJ5_WaitingCostsNothing(t *testing.T) {
 
 // J5: many jobs wake many waiting workers, and no job is left while workers wait.
 func TestJ5_ManyJobsWakeMany(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, s *Store) {
 		q := named("q")
 		var all []chan []api.ClaimedJob
