@@ -33,6 +33,8 @@ type Validator struct {
 //
 //	identifier  what ValidIdentifier takes; identifier=object what ValidObject takes
 //	job_id      what ValidJobID takes
+//	cron        the fields of a cron that ParseCron takes
+//	time_zone   a time zone that ParseCron takes
 //	token       what NormalToken takes
 //	locale      what ValidLocale takes
 //	endpoint    what ParseEndpoint takes
@@ -131,7 +133,9 @@ var textRules = map[string]func(param string) func(string) bool{
 		}
 		return ValidIdentifier
 	},
-	"job_id": textRule(ValidJobID),
+	"job_id":    textRule(ValidJobID),
+	"cron":      textRule(validCron),
+	"time_zone": textRule(validTimeZone),
 	"token": textRule(func(s string) bool {
 		_, ok := NormalToken(s)
 		return ok
@@ -195,6 +199,7 @@ var fieldsTogether = map[reflect.Type]func(reporter, reflect.Value){
 	reflect.TypeFor[ValueRequest]():        together(valueRules),
 	reflect.TypeFor[CounterRequest]():      together(counterRules),
 	reflect.TypeFor[JobRequest]():          together(jobRules),
+	reflect.TypeFor[ScheduleRequest]():     together(scheduleRules),
 	reflect.TypeFor[JobResult]():           together(jobResultRules),
 }
 

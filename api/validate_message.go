@@ -39,6 +39,8 @@ var messages = map[string]struct{ plain, with string }{
 	"required":    {"is required", "needs %s"},
 	"identifier":  {plain: fmt.Sprintf("must be 1 to %d bytes of A-Z a-z 0-9 . _ : @ -", MaxIdentifier)},
 	"job_id":      {plain: fmt.Sprintf("must be 1 to %d bytes of A-Z a-z 0-9 . _ : @ -", MaxJobID)},
+	"cron":        {plain: "must be five fields that are due some time: minute, hour, day of the month, month and weekday, such as 30 6 * * mon-fri"},
+	"time_zone":   {plain: "must be a time zone of the IANA database, such as Europe/Berlin"},
 	"outcome":     {with: "goes only with the outcome %s"},
 	"token":       {TokenRule, "is not a token of %s"},
 	"apns":        {plain: "is for the platform apns alone"},

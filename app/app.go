@@ -34,6 +34,7 @@ import (
 	"fanfare/store/record"
 	"fanfare/store/redisdb"
 	"fanfare/store/sales"
+	"fanfare/store/schedules"
 	"fanfare/store/series"
 	"fanfare/store/servers"
 	"fanfare/store/usertokens"
@@ -59,21 +60,22 @@ type app struct {
 	// background jobs.
 	eventQueue, notificationQueue, jobQueue *queue.Queue
 
-	keys     *apikeys.Store
-	tokens   *usertokens.Store
-	devices  *devices.Store
-	events   *events.Store
-	apps     *apps.Store
-	servers  *servers.Store
-	series   *series.Store
-	jobs     *jobs.Store
-	locks    *lock.Locker
-	values   *values.Values
-	counters *values.Counters
-	letters  *deadletters.Store
-	contacts *contacts.Store
-	sales    *sales.Store
-	erasure  *erasure.Store
+	keys      *apikeys.Store
+	tokens    *usertokens.Store
+	devices   *devices.Store
+	events    *events.Store
+	apps      *apps.Store
+	servers   *servers.Store
+	series    *series.Store
+	jobs      *jobs.Store
+	schedules *schedules.Store
+	locks     *lock.Locker
+	values    *values.Values
+	counters  *values.Counters
+	letters   *deadletters.Store
+	contacts  *contacts.Store
+	sales     *sales.Store
+	erasure   *erasure.Store
 
 	chats   *chat.Store
 	streams *live.Hub
@@ -194,6 +196,7 @@ func (a *app) openNouns() error {
 	a.servers = servers.New(a.redis, servers.Options{Logger: a.log})
 	a.series = series.New(a.redis, series.Options{Totals: a.metrics.Totals, Depths: a.depths, Logger: a.log})
 	a.jobs = jobs.New(jobs.Options{DB: a.redis, RetryBase: a.config.RetryBase, RetryMax: a.config.RetryMax, MaxAge: a.config.MaxAge, Logger: a.log})
+	a.schedules = schedules.New(schedules.Options{Record: a.record, Enqueue: a.jobs.Enqueue, Logger: a.log})
 	a.locks = lock.New(a.redis, lock.Options{Name: "locks"})
 	a.values, a.counters = values.NewValues(a.redis), values.NewCounters(a.redis)
 	a.letters = deadletters.New(deadletters.Options{Queues: a.deadQueues(), Jobs: a.jobQueue, Logger: a.log})
@@ -246,7 +249,7 @@ func (a *app) redisLoops() []loop {
 
 // jobLoops are the loops that keep the stores fresh, and those of the background jobs.
 func (a *app) jobLoops() []loop {
-	loops := append([]loop{{"keys", a.keys.Run}, {"user tokens", a.tokens.Run}, {"event types", a.events.Run}, {"servers", a.sayAlive}, {"queues of jobs", a.jobs.Run}}, a.saleLoops()...)
+	loops := append([]loop{{"keys", a.keys.Run}, {"user tokens", a.tokens.Run}, {"event types", a.events.Run}, {"servers", a.sayAlive}, {"queues of jobs", a.jobs.Run}, {"schedules", a.schedules.Run}}, a.saleLoops()...)
 	loops = append(loops, a.chatLoops()...)
 	if a.config.has(roleJobs) {
 		loops = append(loops, loop{"outbox", a.outbox().Run}, loop{"jobs", func(ctx context.Context) error {
@@ -293,7 +296,7 @@ func (a *app) handlers() (public, private http.Handler) {
 		hidden = "/metrics"
 	}
 	whole := handlers.New(handlers.Options{
-		Events: a.events, Devices: a.devices, Record: a.record, Keys: a.keys, Tokens: a.tokens, Erase: a.erasure.Erase, UserConfirm: bool(a.config.UserConfirm), Contacts: a.contacts, Sales: a.sales, Servers: a.servers, Series: a.series, Jobs: a.jobs, Locks: a.locks, Values: a.values, Counters: a.counters, DeadLetters: a.letters, Apps: a.listApps, Pauses: a.apps,
+		Events: a.events, Devices: a.devices, Record: a.record, Keys: a.keys, Tokens: a.tokens, Erase: a.erasure.Erase, UserConfirm: bool(a.config.UserConfirm), Contacts: a.contacts, Sales: a.sales, Servers: a.servers, Series: a.series, Jobs: a.jobs, Schedules: a.schedules, Locks: a.locks, Values: a.values, Counters: a.counters, DeadLetters: a.letters, Apps: a.listApps, Pauses: a.apps,
 		Queues: a.queues(), DeadQueues: a.deadQueues(), TakesDevice: a.sender.Takes, PushOrigins: a.config.pushOrigins(), PublicKey: a.webPushKey, Ready: a.readyFor, DeliveredPerSecond: a.metrics.DeliveredPerSecond,
 		Chats: a.chats, Live: a.streams, Pusher: a.pusher,
 		About: a.about(), Console: a.console, Document: openapi.Document(), Docs: openapi.UI(web.NotFound),

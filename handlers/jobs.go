@@ -2,6 +2,7 @@ package handlers
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -91,22 +92,23 @@ func (s *server) postJobBatch(ctx context.Context, in *postJobBatchRequest) (*we
 	return web.Accepted(&api.JobBatchAccepted{Items: accepted}).Replayed(replayed), nil
 }
 
-// enqueue stores jobs, whose payloads it brings into the form in which they are measured. A payload that is null is the
-// same as none.
+// enqueue stores jobs, whose payloads it makes short.
 func (s *server) enqueue(ctx context.Context, queue string, all []api.JobRequest, once api.Idempotency) ([]api.JobAccepted, bool, error) {
 	for i := range all {
-		payload := &all[i].Payload
-		if len(*payload) == 0 || string(*payload) == "null" {
-			*payload = nil
-			continue
-		}
-		short, err := api.ShortestJSON(*payload)
-		if err != nil {
+		var err error
+		if all[i].Payload, err = shortPayload(all[i].Payload); err != nil {
 			return nil, false, err
 		}
-		*payload = short
 	}
 	return s.o.Jobs.Enqueue(ctx, queue, all, once)
+}
+
+// shortPayload is a payload in the form in which it is measured. A payload that is null is the same as none.
+func shortPayload(payload json.RawMessage) (json.RawMessage, error) {
+	if len(payload) == 0 || string(payload) == "null" {
+		return nil, nil
+	}
+	return api.ShortestJSON(payload)
 }
 
 // tooFar is the error for a run_at that is too far ahead of Redis' clock.

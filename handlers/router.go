@@ -121,6 +121,10 @@ func (s *server) routes() []web.Route {
 		route("GET", "/v1/queues/{queue}", web.AnyKey, web.Handle(s.getQueue)),            // jobs or ops:read
 		route("POST", "/v1/queues/{queue}/pause", web.AnyKey, web.Handle(s.pauseQueue)),   // jobs or ops
 		route("POST", "/v1/queues/{queue}/resume", web.AnyKey, web.Handle(s.resumeQueue)), // jobs or ops
+		route("GET", "/v1/schedules", web.AnyKey, web.Handle(s.listSchedules)),            // jobs or ops:read
+		route("PUT", "/v1/schedules/{id}", api.ScopeJobs, web.Handle(s.putSchedule).WithMaxBody(api.MaxJobBody)),
+		route("GET", "/v1/schedules/{id}", web.AnyKey, web.Handle(s.getSchedule)), // jobs or ops:read
+		route("DELETE", "/v1/schedules/{id}", api.ScopeJobs, web.Handle(s.deleteSchedule)),
 
 		route("POST", "/v1/locks/{lock}/acquire", api.ScopeLocks, web.HandleLongPoll(acquireWaits, s.acquireLock)),
 		route("POST", "/v1/locks/{lock}/renew", api.ScopeLocks, web.Handle(s.renewLock)),

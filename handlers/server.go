@@ -19,6 +19,7 @@ import (
 	"fanfare/store/queue"
 	"fanfare/store/record"
 	"fanfare/store/sales"
+	"fanfare/store/schedules"
 	"fanfare/store/series"
 	"fanfare/store/servers"
 	"fanfare/store/usertokens"
@@ -60,6 +61,8 @@ type Options struct {
 	Sales *sales.Store
 	// Jobs are the queues of callers, with their jobs.
 	Jobs *jobs.Store
+	// Schedules enqueue jobs at the times of a cron.
+	Schedules *schedules.Store
 	// Locks are the locks of callers.
 	Locks *lock.Locker
 	// Values and Counters are the values and the counters of callers.

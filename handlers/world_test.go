@@ -30,6 +30,7 @@ import (
 	"fanfare/store/record"
 	"fanfare/store/redisdb"
 	"fanfare/store/sales"
+	"fanfare/store/schedules"
 	"fanfare/store/series"
 	"fanfare/store/servers"
 	"fanfare/store/storetest"
@@ -116,7 +117,7 @@ func setupSQL(t testing.TB, db *redisdb.DB, url string, change ...func(*handlers
 	o := handlers.Options{
 		Contacts: w.contacts, Sales: w.sales, Events: happened, Devices: w.devices, Record: rec, Keys: w.keys, Tokens: w.tokens, Servers: servers.New(db, servers.Options{}), Series: series.New(db, series.Options{}), Pauses: apps.New(db),
 		Chats: w.chats, Live: w.live, Pusher: w.pusher, PublicKey: func(string) (string, bool) { return "BKey", true },
-		DeadLetters: w.letters, DeadQueues: dead, Jobs: work, Locks: lock.New(db, lock.Options{Name: "locks"}), Values: values.NewValues(db), Counters: values.NewCounters(db),
+		DeadLetters: w.letters, DeadQueues: dead, Jobs: work, Schedules: schedules.New(schedules.Options{Record: rec, Enqueue: work.Enqueue}), Locks: lock.New(db, lock.Options{Name: "locks"}), Values: values.NewValues(db), Counters: values.NewCounters(db),
 		Queues:   []*queue.Queue{w.queue, w.notifications, w.jobs},
 		Document: openapi.Document(), Docs: openapi.UI(web.NotFound),
 		Erase: w.tokens.Erase, TakesDevice: func(*api.DeviceRequest) bool { return true }, PushOrigins: api.KnownPushOrigins,

@@ -7,7 +7,7 @@ CREATE TABLE IF NOT EXISTS versions (
     version BIGINT      NOT NULL
 ) ENGINE = InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin;
 -- +goose StatementEnd
-INSERT IGNORE INTO versions (name, version) VALUES ('event_types', 0), ('api_keys', 0), ('user_tokens', 0);
+INSERT IGNORE INTO versions (name, version) VALUES ('event_types', 0), ('api_keys', 0), ('user_tokens', 0), ('schedules', 0);
 
 -- +goose StatementBegin
 CREATE TABLE IF NOT EXISTS event_types (
@@ -225,5 +225,18 @@ CREATE TABLE IF NOT EXISTS operations (
     done_at    BIGINT       NULL,
     UNIQUE KEY operations_by_turn (turn),
     KEY operations_by_age (done_at)
+) ENGINE = InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+CREATE TABLE IF NOT EXISTS schedules (
+    id         VARCHAR(128) NOT NULL PRIMARY KEY,
+    definition TEXT         NOT NULL,
+    payload    MEDIUMTEXT   CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
+    next_at    BIGINT       NOT NULL,
+    last_at    BIGINT       NULL,
+    created_at BIGINT       NOT NULL,
+    updated_at BIGINT       NOT NULL,
+    KEY schedules_by_time (next_at)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin;
 -- +goose StatementEnd

@@ -7,7 +7,7 @@ CREATE TABLE IF NOT EXISTS versions (
     version INTEGER NOT NULL
 ) WITHOUT ROWID;
 -- +goose StatementEnd
-INSERT OR IGNORE INTO versions (name, version) VALUES ('event_types', 0), ('api_keys', 0), ('user_tokens', 0);
+INSERT OR IGNORE INTO versions (name, version) VALUES ('event_types', 0), ('api_keys', 0), ('user_tokens', 0), ('schedules', 0);
 
 -- +goose StatementBegin
 CREATE TABLE IF NOT EXISTS event_types (
@@ -227,3 +227,16 @@ CREATE TABLE IF NOT EXISTS operations (
 -- +goose StatementEnd
 CREATE UNIQUE INDEX IF NOT EXISTS operations_by_turn ON operations (turn);
 CREATE INDEX IF NOT EXISTS operations_by_age ON operations (done_at);
+
+-- +goose StatementBegin
+CREATE TABLE IF NOT EXISTS schedules (
+    id         TEXT    NOT NULL PRIMARY KEY,
+    definition TEXT    NOT NULL,
+    payload    TEXT    NOT NULL,
+    next_at    INTEGER NOT NULL,
+    last_at    INTEGER NULL,
+    created_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL
+) WITHOUT ROWID;
+-- +goose StatementEnd
+CREATE INDEX IF NOT EXISTS schedules_by_time ON schedules (next_at);

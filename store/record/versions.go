@@ -16,6 +16,9 @@ const (
 	VersionUserTokens = "user_tokens"
 )
 
+// versionSchedules is raised by each change of a schedule. Nobody polls it: changes take its row lock.
+const versionSchedules = "schedules"
+
 // Version reads one counter. When the number has changed, its data has changed. It is one read by
 // primary key, cheap enough to poll.
 func (db *DB) Version(ctx context.Context, name string) (int64, error) {

@@ -1,0 +1,182 @@
+package api
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+	_ "time/tzdata" // the time zones, for images that have none
+
+	"github.com/adhocore/gronx"
+)
+
+// Cron says when a schedule is due: five fields (minute, hour, day of the month, month, weekday) by the clocks of a
+// time zone. As in other crons, a schedule with a day and a weekday is due if one of them matches, and if one of the two
+// begins with `*`, if both match.
+//
+// A time of day that the clocks skip is due when it would have been without the change, and one that they show twice is
+// due the first time (RFC 5545, 3.3.5). If the hour is `*`, however, the schedule is due in every hour that passes.
+type Cron struct {
+	text   string
+	zone   *time.Location
+	hourly bool // the hour is *
+}
+
+// MaxCron is the largest size of a cron expression, in bytes.
+const MaxCron = 256
+
+var (
+	cronNumber  = cronField("")
+	cronMonth   = cronField("|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec")
+	cronWeekday = cronField("|sun|mon|tue|wed|thu|fri|sat")
+	zoneName    = regexp.MustCompile(`^[A-Z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$`)
+)
+
+// cronField matches a list of values, ranges and steps. The library also takes L, W, # and ?, which other crons lack.
+func cronField(names string) *regexp.Regexp {
+	const item = `(\*|V(-V)?)(/\d\d?)?`
+	one := strings.ReplaceAll(item, "V", `(\d\d?`+names+`)`)
+	return regexp.MustCompile(`(?i)^` + one + `(,` + one + `)*$`)
+}
+
+// ParseCron reads a cron expression and the name of a time zone in the IANA database; "" is UTC.
+func ParseCron(text, zone string) (Cron, error) {
+	fields := strings.Fields(text)
+	if len(fields) != 5 || len(text) > MaxCron {
+		return Cron{}, fmt.Errorf("the cron %.300q does not have five fields", text)
+	}
+	for i, rule := range [...]*regexp.Regexp{cronNumber, cronNumber, cronNumber, cronMonth, cronWeekday} {
+		if !rule.MatchString(fields[i]) {
+			return Cron{}, fmt.Errorf("the field %q of a cron", fields[i])
+		}
+	}
+	c := Cron{text: strings.Join(fields, " "), hourly: fields[1] == "*"}
+	if !gronx.IsValid(c.text) {
+		return Cron{}, fmt.Errorf("the cron %q", text)
+	}
+	if _, err := c.tick(time.Unix(0, 0).UTC()); err != nil {
+		return Cron{}, err
+	}
+	if zone = cmp.Or(zone, "UTC"); len(zone) > MaxIdentifier || !zoneName.MatchString(zone) || zone == "Local" {
+		return Cron{}, fmt.Errorf("the time zone %.200q", zone)
+	}
+	var err error
+	c.zone, err = time.LoadLocation(zone)
+	return c, err
+}
+
+// validCron and validZone report whether ParseCron takes a cron, and a time zone.
+func validCron(text string) bool {
+	_, err := ParseCron(text, "")
+	return err == nil
+}
+
+func validTimeZone(name string) bool {
+	_, err := ParseCron("* * * * *", name)
+	return err == nil
+}
+
+// Next is the first time after t at which the cron is due. It is an error if there is none in some hundred years.
+func (c Cron) Next(t time.Time) (time.Time, error) {
+	if t = t.In(c.zone); c.hourly {
+		return c.nextHourly(t)
+	}
+	wall := clockOf(t)
+	if change, _ := t.ZoneBounds(); !change.IsZero() && t.Sub(change) < 25*time.Hour {
+		if before := clockOf(change.Add(-time.Second)); before.Before(wall) {
+			wall = before // a time that was skipped may still be due
+		}
+	}
+	var best time.Time
+	for {
+		next, err := c.tick(wall)
+		if !best.IsZero() && (err != nil || next.After(clockOf(best))) {
+			return best, nil
+		}
+		if err != nil {
+			return time.Time{}, err
+		}
+		if at := c.when(next); at.After(t) && (best.IsZero() || at.Before(best)) {
+			best = at
+		}
+		wall = next
+	}
+}
+
+// nextHourly is Next of a cron whose hour is *. It looks at one period after the other in which the clocks are not changed.
+func (c Cron) nextHourly(t time.Time) (time.Time, error) {
+	for period := t; ; {
+		_, end := period.ZoneBounds()
+		_, seconds := period.Zone()
+		offset := time.Duration(seconds) * time.Second
+		next, err := c.tick(t.UTC().Add(offset))
+		if err != nil {
+			return time.Time{}, err
+		}
+		if at := next.Add(-offset).In(c.zone); end.IsZero() || at.Before(end) {
+			return at, nil
+		}
+		t, period = end.Add(-time.Second), end
+	}
+}
+
+// tick is the next reading of a clock that matches, as a time in UTC: the library skips or repeats times where clocks are
+// changed.
+func (c Cron) tick(wall time.Time) (time.Time, error) {
+	next, err := gronx.NextTickAfter(c.text, wall, false)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("the cron %q is never due: %w", c.text, err)
+	}
+	return next, nil
+}
+
+// clockOf is what the clocks show at t, as a time in UTC.
+func clockOf(t time.Time) time.Time {
+	_, seconds := t.Zone()
+	return t.UTC().Add(time.Duration(seconds) * time.Second)
+}
+
+// when is the first time at which the clocks show wall, or the time that would have shown it without a change that
+// skips it.
+func (c Cron) when(wall time.Time) time.Time {
+	t := time.Date(wall.Year(), wall.Month(), wall.Day(), wall.Hour(), wall.Minute(), 0, 0, c.zone)
+	if short := wall.Sub(clockOf(t)); short > 0 {
+		return t.Add(short) // skipped, and time.Date took the offset after the change
+	}
+	if change, _ := t.ZoneBounds(); !change.IsZero() {
+		_, offset := change.Add(-time.Second).Zone()
+		if first := wall.Add(-time.Duration(offset) * time.Second).In(c.zone); first.Before(change) && clockOf(first).Equal(wall) {
+			return first
+		}
+	}
+	return t
+}
+
+// Latest is the last time up to now at which the cron was due. due is such a time, perhaps a long while ago.
+func (c Cron) Latest(due, now time.Time) (time.Time, error) {
+	for back := time.Minute; ; back *= 2 {
+		from := now.Add(-back)
+		if !from.After(due) {
+			return c.lastFrom(due, now)
+		}
+		first, err := c.Next(from)
+		if err != nil {
+			return time.Time{}, err
+		}
+		if !first.After(now) {
+			return c.lastFrom(first, now)
+		}
+	}
+}
+
+// lastFrom is the last due time up to now; due is one of them.
+func (c Cron) lastFrom(due, now time.Time) (time.Time, error) {
+	for {
+		next, err := c.Next(due)
+		if err != nil || next.After(now) {
+			return due, err
+		}
+		due = next
+	}
+}
