@@ -36,7 +36,7 @@ type keyHeld struct {
 }
 
 func newWorkers(t testing.TB, all int, servers func() []*program) *workers {
-	return &workers{t: t, servers: servers, all: all, lease: 4 * time.Second, until: time.Now().Add(time.Minute),
+	return &workers{t: t, servers: servers, all: all, lease: 4 * time.Second, until: time.Now().Add(2 * time.Minute),
 		keys: map[string]*keyHeld{}, done: map[string]bool{}}
 }
 
@@ -50,6 +50,13 @@ func (w *workers) accepted() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.ids)
+}
+
+// first is the id of the first accepted job.
+func (w *workers) first() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.ids[0]
 }
 
 func (w *workers) finished() int {
@@ -103,7 +110,8 @@ func (w *workers) claim() bool {
 	lease, body, dies := w.lease, map[string]any{"max": 1 + rand.IntN(5)}, rand.IntN(100) < w.deaths
 	if dies {
 		lease = 50 * time.Millisecond
-	} else if rand.IntN(2) == 0 {
+	}
+	if rand.IntN(2) == 0 {
 		body["wait_ms"] = 300
 	}
 	until := time.Now().Add(lease)
@@ -260,7 +268,7 @@ func TestJ1_NoJobIsLostWithRedis(t *testing.T) {
 		})
 		redis.Kill()
 		for _, p := range both {
-			p.mustRefuseJobs(w.ids[0])
+			p.mustRefuseJobs(w.first())
 		}
 		redis.Restart()
 	}
