@@ -81,6 +81,10 @@ func example(operationID string) any {
 		return map[string]any{"jobs": []any{jobExample("customer:42"), jobExample("customer:43")}}
 	case "claimJobs":
 		return map[string]any{"worker": "mailer-1", "types": []any{"send_invoice"}, "max": 10, "lease_ms": 30000, "wait_ms": 1000}
+	case "putSchedule":
+		schedule := jobExample("report:daily")
+		schedule["queue"], schedule["cron"], schedule["time_zone"] = "emails", "30 6 * * mon-fri", "Europe/Berlin"
+		return schedule
 	case "postJobResults":
 		return map[string]any{"results": []any{
 			map[string]any{"id": "emails.06f8k2m3v0q7d1h9r5t4u2s8ao", "token": "1767366245000000", "outcome": "complete"},
