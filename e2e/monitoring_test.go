@@ -79,6 +79,7 @@ func mustMetrics(t *testing.T) string {
 	s.post(60)
 	p.putSale("spring", -time.Hour, time.Hour, 60_000)
 	p.mustReserve("spring")
+	p.insist("POST", "/v1/queues/emails/jobs", map[string]any{"type": "welcome"})
 	p.must(404, nil, "GET", "/nothing", nil)
 	_ = p.mustFollow("bob", "").body.Close()
 	text := ""
@@ -86,7 +87,8 @@ func mustMetrics(t *testing.T) string {
 		_, answer, err := p.try("GET", "/metrics", nil)
 		text = string(answer)
 		return err == nil && strings.Contains(text, "fanfare_apns_breaker_open{") && strings.Contains(text, "fanfare_streams_ended_total{") &&
-			strings.Contains(text, "fanfare_queue_depth{") && strings.Contains(text, "fanfare_redis_clock_ahead_seconds{") && strings.Contains(text, "fanfare_contacts_pending")
+			strings.Contains(text, "fanfare_queue_depth{") && strings.Contains(text, "fanfare_job_queue_depth{") &&
+			strings.Contains(text, "fanfare_redis_clock_ahead_seconds{") && strings.Contains(text, "fanfare_contacts_pending")
 	})
 	return text
 }

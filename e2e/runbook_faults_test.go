@@ -67,6 +67,11 @@ var faults = map[string]func(*scene) *scene{
 		s.post(2)
 		return s
 	},
+	"Jobs that nobody claims": func(s *scene) *scene {
+		s.serve()
+		s.server.insist("POST", "/v1/queues/emails/jobs", map[string]any{"type": "welcome", "run_at": time.Now().Add(-time.Hour)})
+		return s
+	},
 	"Too many tokens look wrong": func(s *scene) *scene {
 		s.serveWithAPNs().ScriptAll(apnstest.Fail(400, "BadDeviceToken"))
 		s.post(60)
