@@ -215,8 +215,9 @@ type jobRequest struct {
 //
 //	@Summary		Show a job
 //	@Description	Shows how far a job has come, and what it contains. Of a job that is done or cancelled only `id`, `queue` and `state` are
-//	@Description	known, and only for an hour; of a dead one, what its dead letter has, for as long as that is kept. Then it is 404. The
-//	@Description	key needs the scope `jobs` or `jobs:work`.
+//	@Description	known, and only for an hour, or until 10,000 later jobs of the queue have ended. Of a dead one there is what its dead letter
+//	@Description	has for as long as that is kept, and then its state alone for the rest of that hour. After that it is 404. The key needs
+//	@Description	the scope `jobs` or `jobs:work`.
 //	@Tags			jobs
 //	@ID				getJob
 //	@Produce		json
