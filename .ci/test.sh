@@ -195,7 +195,7 @@ step() {
 # does not make them much slower. The others mostly share what is in Redis and SQL, of which the detector sees
 # nothing, or take minutes with it.
 raced=(api app delivery delivery/apns delivery/exchange delivery/fcm delivery/h2 delivery/transport delivery/webpush handlers/web
-	store/batch store/chat/live store/events store/lock store/queue/shard store/redisdb store/series store/sessions)
+	store/batch store/chat/live store/events store/jobs store/lock store/queue/shard store/redisdb store/series store/sessions)
 
 # run_tests tests all packages, also when some fail. Those that take longest begin first, and beside
 # them those that mostly wait. The tests of the whole program follow, alone, because they start
