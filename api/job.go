@@ -80,7 +80,7 @@ type ClaimedJob struct {
 	ID string `json:"id" example:"emails.06f8k2m3v0q7d1h9r5t4u2s8ao"`
 	// Token names the hold in the call of results. It is no secret.
 	Token string `json:"token" example:"1767366245000000"`
-	// Fence is larger than that of every earlier claim of this queue. What the worker writes to should keep the highest fence
+	// Fence is larger than that of every earlier claim of this queue. The system that the worker writes to should keep the highest fence
 	// that it has seen for the job or its key and refuse lower ones: a worker may be paused for longer than its lease.
 	Fence int64 `json:"fence" example:"1767366245000000"`
 	// Attempt counts from 1: one more than the failures and the ended leases of the job.

@@ -28,7 +28,7 @@ type LockAcquire struct {
 type LockHold struct {
 	// Token names the hold in the calls that renew or end it. It is no secret.
 	Token string `json:"token" example:"1767366245000000.1.30000.3600000"`
-	// Fence is larger than that of every earlier hold of this lock. What the holder writes to should keep the
+	// Fence is larger than that of every earlier hold of this lock. The system that the holder writes to should keep the
 	// highest fence that it has seen and refuse lower ones: a holder may be paused for longer than its lease.
 	Fence int64 `json:"fence" example:"1767366245000000"`
 	// Attempt is the number of this attempt, from 1.

@@ -97,12 +97,12 @@ import { hostname } from "node:os";`,
 	}, "worker.go", buildGo},
 }
 
-// findPython finds the interpreter itself: what is called python3 may be a script that finds it.
+// findPython finds the interpreter itself: a program called python3 may be a script that looks for it.
 func findPython(t *testing.T, _, file string) (string, []string) {
 	t.Helper()
 	name, err := exec.LookPath("python3")
 	if err != nil {
-		t.Skip("python3 is not installed: the guide's worker in Python is not tried")
+		t.Fatal("python3 is missing; make test installs it")
 	}
 	out, err := exec.Command(name, "-c", "import sys; print(sys.executable)").Output()
 	storetest.Must(t, err)
@@ -210,7 +210,7 @@ func (g *guide) notes() (all []note) {
 	return all
 }
 
-// count counts what was noted of a job, or of all for "".
+// count counts the notes of a job, or of all jobs for "".
 func (g *guide) count(what, id string) (n int) {
 	g.t.Helper()
 	for _, note := range g.notes() {

@@ -84,7 +84,7 @@ func (p *program) hold(queue string, lease time.Duration) api.ClaimedJob {
 	return p.claimOne(queue, lease)
 }
 
-// trySay says something about a job, and returns what was answered.
+// trySay says something about a job, and returns the answer.
 func (p *program) trySay(j api.ClaimedJob, outcome string) (api.JobStatus, error) {
 	var answers api.JobAnswers
 	queue := j.ID[:strings.LastIndexByte(j.ID, '.')]

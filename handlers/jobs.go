@@ -135,8 +135,8 @@ func claimWaits(in *claimJobsRequest) bool { return in.Body.WaitMS > 0 }
 //	@Description	than `max`, and the others stay in the queue.
 //	@Description
 //	@Description	Count `lease_ms` from before the request was sent; after a wait, renew the lease before you begin. Even so a worker can
-//	@Description	be paused between its look at the clock and its write: send `fence` along, and let what is written to refuse a
-//	@Description	fence that is lower than the highest that it has seen for the job or its `key`. With an Idempotency-Key a repeat gets the
+//	@Description	be paused between its look at the clock and its write: send `fence` along, and let the system that is written to refuse
+//	@Description	a fence that is lower than the highest that it has seen for the job or its `key`. With an Idempotency-Key a repeat gets the
 //	@Description	same jobs with the same tokens while their leases last, without those that have ended. Without one, a caller
 //	@Description	that hangs up while it waits holds nothing, and no attempt counts.
 //	@Tags			jobs
