@@ -45,7 +45,7 @@ var messages = map[string]struct{ plain, with string }{
 	"token":       {TokenRule, "is not a token of %s"},
 	"apns":        {plain: "is for the platform apns alone"},
 	"webpush":     {plain: "is for the platform webpush alone"},
-	"job":         {plain: "is for the kind job alone"},
+	"job":         {plain: deadQueueRule},
 	"derived":     {plain: "must be left out: the endpoint of the subscription gives it"},
 	"endpoint":    {plain: fmt.Sprintf("must be a URL with https, port 443 and the name of a host, at most %d bytes", MaxEndpoint)},
 	"p256dh":      {plain: "must be an uncompressed point on P-256 in base64url"},

@@ -11,17 +11,9 @@ import (
 	"fanfare/store/queue"
 )
 
-// deadQueues are the queues that have dead letters.
-func (s *server) deadQueues() []*queue.Queue {
-	if len(s.o.DeadQueues) > 0 {
-		return s.o.DeadQueues
-	}
-	return s.o.Queues
-}
-
 // deadQueueOf finds the queue of a dead letter by the name that the letter's id begins with.
 func (s *server) deadQueueOf(id string) (*queue.Queue, error) {
-	for _, q := range s.deadQueues() {
+	for _, q := range s.o.DeadQueues {
 		if strings.HasPrefix(id, q.Name()+".") {
 			return q, nil
 		}
@@ -57,14 +49,14 @@ type listDeadLettersRequest struct {
 //	@Success		200		{object}	api.DeadLetterList	"A page"
 //	@Router			/v1/dead-letters [get]
 func (s *server) listDeadLetters(ctx context.Context, in *listDeadLettersRequest) (*web.Reply[api.DeadLetterList], error) {
-	if in.Queue != "" && in.Kind != "" && in.Kind != api.DeadJob {
-		return nil, api.Invalid("queue", "job", "is for the kind job alone")
+	if err := api.CheckDeadQueue(in.Kind, in.Queue); err != nil {
+		return nil, err
 	}
 	cursor, err := web.OpenCursor(in.Cursor)
 	if err != nil {
 		return nil, err
 	}
-	queues := slices.DeleteFunc(slices.Clone(s.deadQueues()), func(q *queue.Queue) bool {
+	queues := slices.DeleteFunc(slices.Clone(s.o.DeadQueues), func(q *queue.Queue) bool {
 		return in.Kind != "" && in.Kind != q.DeadKind()
 	})
 	filter := queue.DeadFilter{Reason: in.Reason, Type: in.Type, App: in.App, Queue: in.Queue}
@@ -93,7 +85,7 @@ func (s *server) listDeadLetters(ctx context.Context, in *listDeadLettersRequest
 //	@Router			/v1/dead-letters/groups [get]
 func (s *server) listDeadLetterGroups(ctx context.Context, _ *web.Nothing) (*web.Reply[api.DeadLetterGroups], error) {
 	groups := &api.DeadLetterGroups{Items: []api.DeadLetterGroup{}}
-	for _, q := range s.deadQueues() {
+	for _, q := range s.o.DeadQueues {
 		of, err := q.DeadGroups(ctx)
 		if err != nil {
 			return nil, err

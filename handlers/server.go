@@ -72,7 +72,7 @@ type Options struct {
 	DeadLetters *deadletters.Store
 	// Queues are those behind stats, in the order in which they are listed.
 	Queues []*queue.Queue
-	// DeadQueues are those that have dead letters; default: Queues.
+	// DeadQueues are those that have dead letters: Queues, and that of Jobs.
 	DeadQueues []*queue.Queue
 
 	// TakesDevice reports whether there is an app for a device. With a user token, other devices

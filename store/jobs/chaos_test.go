@@ -196,9 +196,9 @@ func TestJ9_AQueueDropsItsOwnOldestLetters(t *testing.T) {
 			other = name
 		}
 	}
-	die := func(queue string, n int) (first string) {
+	die := func(queue, kind string, n int) (first string) {
 		for ; n > 0; n -= 100 {
-			ids := enqueue(t, s, queue, slicesOf(min(n, 100), api.JobRequest{MaxAttempts: &once})...)
+			ids := enqueue(t, s, queue, slicesOf(min(n, 100), api.JobRequest{Type: kind, MaxAttempts: &once})...)
 			if first == "" {
 				first = ids[0]
 			}
@@ -211,8 +211,8 @@ func TestJ9_AQueueDropsItsOwnOldestLetters(t *testing.T) {
 		}
 		return first
 	}
-	oldest := die(other, 1)
-	gone := die(q, 10_005)
+	oldest := die(other, "rare", 1)
+	gone := die(q, "t", 10_005)
 	if got, err := s.Queue(t.Context(), q); err != nil || got.DeadLetters != 10_000 || got.Dead != 10_005 {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -222,11 +222,19 @@ func TestJ9_AQueueDropsItsOwnOldestLetters(t *testing.T) {
 	if err := s.letters.DeleteDead(t.Context(), s.letters.DeadID(s.groupOf(q), gone)); api.CodeOf(err) != api.CodeNotFound {
 		t.Errorf("the oldest letter: %v", err)
 	}
-	list := &api.DeadLetterList{Next: "-"}
-	for cursor := ""; len(list.Items) == 0 && list.Next != ""; cursor = list.Next { // a page looks at some letters only
-		var err error
-		list, err = queue.DeadLetters(t.Context(), queue.DeadFilter{Queue: other}, cursor, 10, s.letters)
-		storetest.Must(t, err)
+	var list *api.DeadLetterList
+	for _, filter := range []queue.DeadFilter{{Queue: other}, {Type: "rare"}} { // a page looks at some letters only
+		list = &api.DeadLetterList{Next: "-"}
+		pages := 0
+		for cursor := ""; len(list.Items) == 0 && list.Next != ""; cursor = list.Next {
+			var err error
+			list, err = queue.DeadLetters(t.Context(), filter, cursor, 10, s.letters)
+			storetest.Must(t, err)
+			pages++
+		}
+		if pages > 11 { // all letters are in one shard, of which a page looks at 1,000
+			t.Errorf("%d pages with %+v", pages, filter)
+		}
 	}
 	if len(list.Items) != 1 || list.Items[0].Queue != other || list.Items[0].Kind != "job" {
 		t.Errorf("letters of the other queue: %+v", list)

@@ -60,7 +60,7 @@ func New(o Options) *Store {
 	o.MaxAge, o.Unused = cmp.Or(o.MaxAge, 24*time.Hour), cmp.Or(o.Unused, 7*24*time.Hour)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	s := &Store{o: o, db: o.DB, begun: time.Now()}
-	s.letters = queue.New(o.DB, queue.Options{Name: "work", Kind: "job", Shards: groups, Retry: retryScript, Logger: o.Logger})
+	s.letters = queue.New(o.DB, queue.Options{Name: "work", Kind: api.DeadJob, Shards: groups, Retry: retryScript, Logger: o.Logger})
 	s.rooms.store, s.rooms.open, s.rooms.closed = s, map[string]*room{}, make(chan struct{})
 	s.rooms.line = wake.NewLine(func(ctx context.Context) *redis.PubSub { return o.DB.Blocking().Subscribe(ctx) })
 	process := rand.Text()

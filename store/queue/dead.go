@@ -70,27 +70,34 @@ func (q *Queue) DeadShards(f DeadFilter) (shards []int) {
 }
 
 // deadLook is how many dead letters a page with a filter looks at, of all queues together. Each queue has an equal
-// share of them, and so has each of its shards, but for the bound of countStep.
+// share of them, which shareOut divides among its shards, but for the bound of countStep.
 const deadLook = 10_000
 
-// lookFor is how many dead letters of each shard of some queues a page of a list looks at, by queue.
-func lookFor(f DeadFilter, limit int, queues []*Queue) []int {
-	look, asked := make([]int, len(queues)), 0
-	for _, q := range queues {
-		if len(q.DeadShards(f)) > 0 {
+// lookFor is how many dead letters of each of DeadShards a page of a list looks at, by queue.
+func lookFor(ctx context.Context, f DeadFilter, limit int, queues []*Queue) ([][]int64, error) {
+	look, asked := make([][]int64, len(queues)), int64(0)
+	for i, q := range queues {
+		look[i] = make([]int64, len(q.DeadShards(f)))
+		if len(look[i]) > 0 {
 			asked++
 		}
 	}
 	for i, q := range queues {
-		shards := len(q.DeadShards(f))
-		switch {
-		case f == (DeadFilter{}):
-			look[i] = limit + 1
-		case shards > 0:
-			look[i] = min(countStep, max(1, deadLook/asked/shards))
+		if len(look[i]) > 0 && f != (DeadFilter{}) {
+			lengths, err := q.deadLengths(ctx, q.DeadShards(f))
+			if err != nil {
+				return nil, err
+			}
+			look[i] = shareOut(deadLook/asked, lengths)
+		}
+		for n := range look[i] {
+			// A look that finds fewer letters than it may look at has seen the oldest.
+			if look[i][n] = min(look[i][n]+1, countStep); f == (DeadFilter{}) {
+				look[i][n] = int64(limit) + 1
+			}
 		}
 	}
-	return look
+	return look, nil
 }
 
 // deadPageBytes bounds the letters of a queue that a page reads, of all shards together. Each shard gives one at
@@ -107,7 +114,10 @@ func DeadLetters(ctx context.Context, f DeadFilter, cursor string, limit int, qu
 	}
 	var found []deadEntry
 	var seen deadPosition // there may be older letters that nobody looked at yet
-	look := lookFor(f, limit, queues)
+	look, err := lookFor(ctx, f, limit, queues)
+	if err != nil {
+		return nil, err
+	}
 	for n, q := range queues {
 		more, last, err := q.deadBefore(ctx, n, f, before, look[n], limit)
 		if err != nil {
@@ -181,7 +191,7 @@ type deadEntry struct {
 // deadBefore finds the newest letters of each shard below a position: at most most of each, among
 // the newest look. The queue is queue number at. All letters from seen on were looked at; if all of all
 // shards were, seen is the zero position.
-func (q *Queue) deadBefore(ctx context.Context, at int, f DeadFilter, before deadPosition, look, most int) (found []deadEntry, seen deadPosition, err error) {
+func (q *Queue) deadBefore(ctx context.Context, at int, f DeadFilter, before deadPosition, look []int64, most int) (found []deadEntry, seen deadPosition, err error) {
 	shards := q.DeadShards(f)
 	cmds := make([]redis.Cmder, len(shards))
 	for i, n := range shards {
@@ -189,7 +199,7 @@ func (q *Queue) deadBefore(ctx context.Context, at int, f DeadFilter, before dea
 		if n > before.shard || n == before.shard && at >= before.queue {
 			newest = "(" + newest
 		}
-		cmds[i] = q.findDead(ctx, n, f, deadSearch{newest: newest, look: look, most: most, what: deadWhole})
+		cmds[i] = q.findDead(ctx, n, f, deadSearch{newest: newest, look: int(look[i]), most: most, what: deadWhole})
 	}
 	if err := q.db.Pipeline(ctx, redisdb.Read, cmds...); err != nil {
 		return nil, seen, err

@@ -25,7 +25,7 @@ const (
 // letters are told apart: 10,000, the same number of each shard that has so many, and more if other shards have
 // fewer. All others are in the group with the reason api.DeadLetterRest and without type, app and queue.
 func (q *Queue) DeadGroups(ctx context.Context) ([]api.DeadLetterGroup, error) {
-	lengths, err := q.deadLengths(ctx)
+	lengths, err := q.deadLengths(ctx, q.DeadShards(DeadFilter{}))
 	if err != nil {
 		return nil, err
 	}
@@ -53,20 +53,20 @@ func (q *Queue) DeadGroups(ctx context.Context) ([]api.DeadLetterGroup, error) {
 	return list, err
 }
 
-// deadLengths is how many dead letters each shard has.
-func (q *Queue) deadLengths(ctx context.Context) ([]int64, error) {
-	cmds := make([]redis.Cmder, q.o.Shards)
-	for n, s := range q.shards {
-		cmds[n] = redis.NewIntCmd(ctx, "xlen", s.DeadKey())
+// deadLengths is how many dead letters each of some shards has.
+func (q *Queue) deadLengths(ctx context.Context, shards []int) ([]int64, error) {
+	cmds := make([]redis.Cmder, len(shards))
+	for i, n := range shards {
+		cmds[i] = redis.NewIntCmd(ctx, "xlen", q.shards[n].DeadKey())
 	}
 	if err := q.db.Pipeline(ctx, redisdb.Read, cmds...); err != nil {
 		return nil, err
 	}
 	lengths := make([]int64, len(cmds))
-	for n, cmd := range cmds {
+	for i, cmd := range cmds {
 		var err error
-		if lengths[n], err = cmd.(*redis.IntCmd).Result(); err != nil {
-			return nil, fmt.Errorf("count dead letters of %s shard %d: %w", q.o.Name, n, err)
+		if lengths[i], err = cmd.(*redis.IntCmd).Result(); err != nil {
+			return nil, fmt.Errorf("count dead letters of %s shard %d: %w", q.o.Name, shards[i], err)
 		}
 	}
 	return lengths, nil

@@ -91,8 +91,9 @@ func (db *DB) readMemory(ctx context.Context) {
 	}
 }
 
-// read asks all masters, and reports whether all answered; nil: none did, or Redis is embedded.
-func (db *DB) read(ctx context.Context) (all *Reading, answered bool) {
+// read asks all masters, and reports whether all answered, be it with an error of theirs: a user may lack the right to ask.
+// nil: none can be read, or Redis is embedded.
+func (db *DB) read(ctx context.Context) (all *Reading, present bool) {
 	if db.embedded != nil {
 		return nil, true
 	}
@@ -122,15 +123,19 @@ func (db *DB) read(ctx context.Context) (all *Reading, answered bool) {
 	if len(clocks) > 0 {
 		db.present.Store(middle(clocks))
 	}
-	return all, err == nil
+	return all, err == nil || !db.Away(err)
 }
 
 func readMaster(ctx context.Context, c *redis.Client) (r Reading, clock clockReading, err error) {
 	pipe := c.Pipeline()
 	memory, told := pipe.InfoMap(ctx, "memory"), pipe.Time(ctx)
-	pipe.Ping(ctx) // which a master refuses while it loads its data
+	ping := pipe.Ping(ctx) // which a master refuses while it loads its data
 	asked := time.Now()
-	if _, err := pipe.Exec(ctx); err != nil {
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	if err := cmp.Or(memory.Err(), told.Err()); err != nil {
+		return r, clock, err
+	}
+	if err := ping.Err(); err != nil && classify(err) != answered {
 		return r, clock, err
 	}
 	clock = clockReading{told.Val(), time.Now()}

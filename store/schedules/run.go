@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"fanfare/api"
 	"fanfare/store/record"
@@ -18,6 +21,9 @@ const (
 	tryAgain = 5 * time.Second
 	// lookSoon is when it looks again after it has advanced schedules, which may be due soon.
 	lookSoon = 100 * time.Millisecond
+	// abreast is how many schedules are run at once, and mostAway after how many failures of Redis or the database the
+	// others wait for the next look.
+	abreast, mostAway = 8, 32
 	// runTimeout bounds the enqueueing of one job, which goes on while the process stops.
 	runTimeout = 10 * time.Second
 )
@@ -36,7 +42,7 @@ func (s *Store) Run(ctx context.Context) error {
 			s.o.Logger.InfoContext(ctx, "schedules' jobs are enqueued again")
 		}
 		if failing = err != nil; failing {
-			wait = tryAgain/2 + rand.N(tryAgain/2)
+			wait = min(wait, tryAgain/2+rand.N(tryAgain/2))
 		}
 		timer := time.NewTimer(wait)
 		select {
@@ -48,9 +54,9 @@ func (s *Store) Run(ctx context.Context) error {
 	}
 }
 
-// look enqueues the jobs that are due. It returns when to look again, and the first error. An error of one schedule does not
-// hold up the others, unless Redis or the database is away.
-func (s *Store) look(ctx context.Context) (wait time.Duration, first error) {
+// look enqueues the jobs that are due. It returns when to look again, for one that is not due yet and for those that were
+// advanced, and the first error. An error of one schedule does not hold up the others.
+func (s *Store) look(ctx context.Context) (wait time.Duration, err error) {
 	ahead := s.o.Ahead()
 	known, err := s.o.Record.ScheduleTimes(ctx, ahead+lookEvery)
 	if err != nil {
@@ -63,21 +69,36 @@ func (s *Store) look(ctx context.Context) (wait time.Duration, first error) {
 			break
 		}
 	}
-	if len(due) > 0 {
-		wait = lookSoon
-	}
 	// In another order than other processes, so that they share the work.
 	rand.Shuffle(len(due), func(i, j int) { due[i], due[j] = due[j], due[i] })
+	advanced, err := s.runAll(ctx, due)
+	if advanced {
+		wait = min(wait, lookSoon)
+	}
+	return wait, err
+}
+
+// runAll runs schedules, some at once, until many have found Redis or the database away. advanced: one was run.
+func (s *Store) runAll(ctx context.Context, due []record.ScheduleTime) (advanced bool, err error) {
+	var some errgroup.Group
+	some.SetLimit(abreast)
+	var away, run atomic.Int64
 	for _, one := range due {
-		err := s.run(ctx, one)
-		if first == nil {
-			first = err
-		}
-		if ctx.Err() != nil || api.Passing(err) {
+		if ctx.Err() != nil || away.Load() >= mostAway {
 			break
 		}
+		some.Go(func() error {
+			err := s.run(ctx, one)
+			if err == nil {
+				run.Add(1)
+			} else if api.Passing(err) {
+				away.Add(1)
+			}
+			return err
+		})
 	}
-	return wait, first
+	err = some.Wait()
+	return run.Load() > 0, err
 }
 
 // run enqueues the job of a schedule's latest due time and advances the schedule. It does nothing if the schedule is gone or

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -193,6 +194,40 @@ func TestJ10_Run(t *testing.T) {
 		}
 		w.wantTimes("s", first.Time, first.Add(time.Minute))
 		w.wants("s", 1)
+	})
+}
+
+// J10: schedules whose queues cannot take a job, or are out of reach, delay no others.
+func TestJ10_OneThatFailsDelaysNoOther(t *testing.T) {
+	each(t, func(w *world) {
+		s, ahead := w.process(func(o *Options) {
+			o.Enqueue = func(ctx context.Context, queue string, jobs []api.JobRequest, once api.Idempotency) ([]api.JobAccepted, bool, error) {
+				switch {
+				case queue == "full":
+					return nil, false, api.Errorf(api.CodeQueueFull, "full")
+				case strings.HasPrefix(queue, "away"):
+					return nil, false, api.Errorf(api.CodeUnavailable, "away")
+				}
+				return w.jobs.Enqueue(ctx, queue, jobs, once)
+			}
+		})
+		first := w.mustPut("full", "*/2 * * * *").NextAt
+		for i := range 20 {
+			w.mustPut(fmt.Sprint("away", i), "*/2 * * * *")
+			w.mustPut(fmt.Sprint("good", i), "*/2 * * * *")
+		}
+		w.mustPut("next", "1-59/2 * * * *")
+		ahead.Store(w.until(first.Add(57 * time.Second))) // 3 s before the time of next
+		if _, err := s.look(w.t.Context()); err == nil {
+			w.t.Error("no error of those that fail")
+		}
+		for i := range 20 {
+			w.wants(fmt.Sprint("good", i), 1)
+		}
+		wait, err := s.look(w.t.Context())
+		if err == nil || wait > 3*time.Second {
+			w.t.Errorf("the next look is in %v, after %v", wait, err)
+		}
 	})
 }
 
