@@ -88,8 +88,8 @@ func (c *call) claimed(queue string) (*api.ClaimedJobs, error) {
 	return out, nil
 }
 
-// GiveBack releases jobs that were claimed for a caller who has left. What cannot be given back comes back with its
-// lease.
+// GiveBack releases jobs that were claimed for a caller who has left. If that fails, they come back when their
+// leases are over.
 func (s *Store) GiveBack(ctx context.Context, queue string, claimed *api.ClaimedJobs) {
 	if len(claimed.Jobs) == 0 {
 		return

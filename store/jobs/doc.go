@@ -19,7 +19,8 @@
 //   - in due, by the end of its lease, and in held, while a worker has it;
 //   - in the sorted set of its conflict key, while another job of the key is before it.
 //
-// Nobody looks after what is due but the claims: each first lets jobs go on whose time has come. A worker that waits is
+// Claims look after jobs that are due, and so do cancels and jobs that are enqueued with a conflict key: they first let such jobs
+// go on. Nobody else does. A worker that waits is
 // woken by a message when a job may be claimed or is due sooner than all others, and by a timer of its process (wait.go).
 //
 // Names have no slash, so that no key of one queue is one of another. Keys, all in the slot of the group, with the prefix of the queue "work" (store/queue/shard):
@@ -40,6 +41,7 @@
 //	w:<queue>/wake        channel a job may be claimed, or is due sooner
 //	deadof:<queue>        zset    dead letters of the queue, by time in ms   with them
 //	dead, deadids                 dead letters, as in every shard            7 days, 10,000 of a queue
+//	idem:<digest>         string  a retry of a letter with an Idempotency-Key 24 h
 //	once:<digest>         string  a call with an Idempotency-Key             24 h; a claim: its lease
-//	run:<series>          string  last run of a series and its answers       10 min; of a large call 1 min
+//	run:<series>          string  last run of a series and its answers       10 min; of a large call 10 s
 package jobs

@@ -89,6 +89,24 @@ func TestJ1_OrderOfAKeyWithTimes(t *testing.T) {
 	})
 }
 
+// J1, Q3: the order of a key holds among many jobs that come due before anybody claims.
+func TestJ1_OrderOfAKeyAmongMany(t *testing.T) {
+	t.Parallel()
+	s, q := begin(t, storetest.Open(t, storetest.Redis(t).URL())), named("q")
+	in := func(ms time.Duration) *api.Time { at := api.At(time.Now().Add(ms * time.Millisecond)); return &at }
+	last := in(500)
+	first := enqueue(t, s, q, api.JobRequest{Type: "keyed", Key: "k", RunAt: last})
+	fill(t, s, q, "t", 310, func(r *api.JobRequest) { r.RunAt = in(300) })
+	second := enqueue(t, s, q, api.JobRequest{Type: "keyed", Key: "k", RunAt: in(100)})
+	until(t, last.Add(20*time.Millisecond), "all are due")
+	claim(t, s, q, 1, time.Minute, "none")
+	for _, want := range [][]string{first, second} {
+		jobs := claim(t, s, q, 10, time.Minute, "keyed")
+		mustEqual(t, "next", idsOf(jobs), want)
+		mustSay(t, s, q, jobs[0], api.JobComplete, api.JobOK)
+	}
+}
+
 // J2: the last holder's result counts after its lease, as long as nobody has claimed the job since, also if others have claimed other jobs.
 func TestJ2_ALateResultCounts(t *testing.T) {
 	t.Parallel()
@@ -107,6 +125,9 @@ func TestJ2_ALateResultCounts(t *testing.T) {
 			got := mustGet(t, s, id)
 			if outcome == api.JobFail && got.State == api.JobQueued { // its backoff is over
 				got.State = want
+			}
+			if of, err := s.Queue(t.Context(), q); err != nil || of.Recovered != 1 { // it is a counter
+				t.Errorf("%+v, %v", of, err)
 			}
 			if got.State != want || got.LostLeases != 0 {
 				t.Errorf("after %s: %+v", outcome, got)
@@ -144,45 +165,6 @@ func TestQueuesWithoutWorkers(t *testing.T) {
 			t.Error("the unique name of a cancelled job is still known")
 		}
 	})
-}
-
-// J7: claims that share a script have one bound of bytes, and one run sees to some of what is due, also if all is due at once.
-func TestJ7_BoundsOfARun(t *testing.T) {
-	t.Parallel()
-	s := begin(t, storetest.Open(t, storetest.Redis(t).URL()))
-	q, large := named("q"), raw(fmt.Sprintf(`"%0*d"`, api.MaxJobPayload-2, 0))
-	for range 10 {
-		enqueue(t, s, q, slicesOf(20, api.JobRequest{Payload: large})...)
-	}
-	calls := make([]*call, 100)
-	for i := range calls {
-		n := int64(4)
-		calls[i] = newClaim(q, &api.JobClaim{Worker: "w", Max: &n}, api.Idempotency{})
-	}
-	s.run(t.Context(), s.groupOf(q), series{"test", 1, keepRun}, calls)
-	bytes, later := 0, 0
-	for _, c := range calls {
-		storetest.Must(t, c.err)
-		claimed, err := c.claimed(q)
-		storetest.Must(t, err)
-		for _, j := range claimed.Jobs {
-			bytes += len(j.Payload)
-		}
-		if c.status == noBytes {
-			later++
-		}
-	}
-	if bytes > api.MaxClaimBytes+4*api.MaxJobPayload || later == 0 {
-		t.Errorf("one run gave out %d bytes, and %d claims wait for the next", bytes, later)
-	}
-	q = named("q")
-	fill(t, s, q, "other", 3000, func(r *api.JobRequest) { at := api.At(time.Now().Add(300 * time.Millisecond)); r.RunAt = &at })
-	mine := api.At(time.Now().Add(310 * time.Millisecond))
-	id := enqueue(t, s, q, api.JobRequest{Type: "mine", RunAt: &mine})[0]
-	until(t, mine.Add(20*time.Millisecond), "all are due, and nobody claims meanwhile")
-	if jobs := claim(t, s, q, 1, time.Minute, "mine"); len(jobs) != 1 || jobs[0].ID != id {
-		t.Errorf("behind 3,000 jobs that are due: %v", jobs)
-	}
 }
 
 // J5: a wake-up is not lost with the claim that it started.
@@ -237,4 +219,113 @@ func TestJ9_RetryingTwice(t *testing.T) {
 		storetest.Must(t, err)
 	}
 	mustCount(t, s, q, api.JobQueue{Depth: 1, Dead: 1})
+}
+
+// J8: a cancel after an absence leaves the holder its time, and a lease is extended once only.
+func TestJ8_CancelAndTheSecondAbsence(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *Store) {
+		q := named("q")
+		ids := enqueue(t, s, q, api.JobRequest{Key: "k"}, api.JobRequest{Key: "k"}, api.JobRequest{Type: "u"})
+		first, second := claim(t, s, q, 1, 30*time.Millisecond, "t")[0], claim(t, s, q, 1, 30*time.Millisecond, "u")[0]
+		over := func(id string) {
+			storetest.Eventually(t, soon, "the lease is over", func() bool { return *mustGet(t, s, id).LeaseMS == 0 })
+			until(t, time.Now().Add(3*time.Millisecond), "it is over by Redis' clock")
+		}
+		over(ids[0])
+		// A process that has just begun knows of no time before its begin.
+		begun := begin(t, s.db)
+		begun.failed.Store(int64(time.Since(begun.begun)) + int64(time.Hour))
+		storetest.Must(t, begun.Cancel(t.Context(), ids[0]))
+		if j := mustGet(t, s, ids[0]); j.State != api.JobRunning || !j.Cancelled {
+			t.Errorf("cancelled after an absence: %+v", j)
+		}
+		if next := claim(t, begun, q, 1, time.Minute, "t"); len(next) != 0 {
+			t.Errorf("the next job of the key: %+v", next)
+		}
+		mustSay(t, s, q, first, api.JobComplete, api.JobOK)
+		over(ids[2])
+		another := begin(t, s.db)
+		another.failed.Store(int64(time.Since(another.begun)) + int64(time.Hour))
+		if taken := claim(t, another, q, 1, time.Minute, "u"); len(taken) != 1 || taken[0].Fence <= second.Fence {
+			t.Errorf("after a second absence: %+v", taken)
+		}
+	})
+}
+
+// A cancelled job whose lease was over: its last holder hears that it was cancelled.
+func TestCancelledAfterItsLease(t *testing.T) {
+	t.Parallel()
+	s := known(t, begin(t, storetest.Open(t, storetest.Redis(t).URL())))
+	q := named("q")
+	id := enqueue(t, s, q, api.JobRequest{})[0]
+	j := one(t, s, q, time.Millisecond)
+	storetest.Eventually(t, soon, "others may claim it", func() bool {
+		claim(t, s, q, 1, time.Minute, "other")
+		return mustGet(t, s, id).State == api.JobQueued
+	})
+	storetest.Must(t, s.Cancel(t.Context(), id))
+	mustSay(t, s, q, j, api.JobRenew, api.JobCancelled)
+	mustSay(t, s, q, j, api.JobComplete, api.JobCancelled)
+	mustCount(t, s, q, api.JobQueue{Recovered: 1})
+}
+
+// Figures of a queue are never below 0, and ended leases only rise, whatever is due.
+func TestFiguresOfWhatIsOver(t *testing.T) {
+	t.Parallel()
+	s := known(t, begin(t, storetest.Open(t, storetest.Redis(t).URL())))
+	q := named("q")
+	fill(t, s, q, "t", 1500)
+	for range 15 {
+		claim(t, s, q, 100, 2*time.Second)
+	}
+	until(t, time.Now().Add(2100*time.Millisecond), "all leases are over")
+	got, err := s.Queue(t.Context(), q)
+	storetest.Must(t, err)
+	if got.Scheduled != 0 || got.Running < 0 || got.Depth+got.Running != 1500 {
+		t.Errorf("%+v", got)
+	}
+	jobs := claim(t, s, q, 1, time.Minute)
+	before, err := s.Queue(t.Context(), q)
+	storetest.Must(t, err)
+	if len(jobs) != 1 || before.Recovered != 300 {
+		t.Errorf("%d jobs, and %d ended leases after one look", len(jobs), before.Recovered)
+	}
+}
+
+// J4: fences rise though Redis' clock is behind the last one.
+func TestJ4_AClockThatIsBehind(t *testing.T) {
+	t.Parallel()
+	s := begin(t, storetest.Open(t, storetest.Redis(t).URL()))
+	q, far := named("q"), time.Now().Add(time.Hour).UnixMicro()
+	enqueue(t, s, q, api.JobRequest{}, api.JobRequest{})
+	storetest.Must(t, s.db.Client().HSet(t.Context(), s.letters.KeyBeside(s.groupOf(q), "w:"+q+"/meta"), "fence", far).Err())
+	if a, b := one(t, s, q, time.Minute), one(t, s, q, time.Minute); a.Fence != far+1 || b.Fence != far+2 {
+		t.Errorf("the fences are %d and %d after %d", a.Fence, b.Fence, far)
+	}
+}
+
+// J2: answers of many results at once, with tokens that are wrong and jobs of other queues among them.
+func TestJ2_ManyResults(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *Store) {
+		q := named("q")
+		enqueue(t, s, q, slicesOf(6, api.JobRequest{})...)
+		jobs := claim(t, s, q, 6, time.Minute)
+		results := make([]api.JobResult, 6)
+		for i, j := range jobs {
+			results[i] = api.JobResult{ID: j.ID, Token: j.Token, Outcome: api.JobComplete}
+		}
+		results[1].Token += "1"
+		results[3].ID = "other" + results[3].ID
+		results[4].ID = "none"
+		answers, err := s.Results(t.Context(), q, results)
+		storetest.Must(t, err)
+		for i, a := range answers.Results {
+			if lost := i == 1 || i == 3 || i == 4; lost != (a.Status == api.JobLost) || !lost && a.Status != api.JobOK {
+				t.Errorf("result %d is answered %s", i, a.Status)
+			}
+		}
+		mustCount(t, s, q, api.JobQueue{Running: 3, Done: 3})
+	})
 }

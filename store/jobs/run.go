@@ -99,8 +99,8 @@ func (c *call) read(answer []any) {
 	}
 }
 
-// backFor is how long ago, in ms, Redis was back from an absence, as far as this process knows. What happened before the process began
-// it doesn't know, so that it takes its begin for the end of an absence.
+// backFor is how long ago, in ms, Redis was back from an absence, as far as this process knows. It does not know the time
+// before its begin, which it takes for the end of an absence.
 func (s *Store) backFor() int64 {
 	at, away := s.db.BackSince()
 	if away {

@@ -6,8 +6,7 @@
 --          s waits for its time, b blocked by its key, r held
 -- @include lua/clock.lua
 -- @include lua/part_queue.lua
-local us = now_us()
-local ms = math.floor(us / 1000)
+local ms = math.floor(now_us() / 1000)
 -- @include lua/part_ready.lua
 -- @include lua/part_life.lua
 local q, id = queue_of(ARGV[1]), ARGV[2]

@@ -6,8 +6,7 @@
 --          to another job}, {5 its job is queued again already}
 -- @include lua/clock.lua
 -- @include lua/part_queue.lua
-local us = now_us()
-local ms = math.floor(us / 1000)
+local ms = math.floor(now_us() / 1000)
 -- @include lua/part_ready.lua
 -- @include lua/part_life.lua
 -- @include lua/part_save.lua

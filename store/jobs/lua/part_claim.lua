@@ -12,10 +12,11 @@ local function list_held(q, text, out)
   out[3] = fence
   for id in string.gmatch(string.sub(text, #fence + 1), '%S+') do
     local h = held_by(redis.call('HGET', q.k .. 'held', id))
-    if h and h.fence == fence then
-      local n, left = #out, redis.call('ZSCORE', q.k .. 'due', id) - ms - 1
-      out[n + 1], out[n + 2], out[n + 3] = id, redis.call('HGET', q.k .. 'hist', id) or '', redis.call('HGET', q.k .. 'jobs', id)
-      out[n + 4] = int(math.max(0, left))
+    local left = h and h.fence == fence and redis.call('ZSCORE', q.k .. 'due', id) - ms - 1 or 0
+    if left > 0 then
+      local n, job = #out, redis.call('HGET', q.k .. 'jobs', id)
+      budget = budget - #job
+      out[n + 1], out[n + 2], out[n + 3], out[n + 4] = id, redis.call('HGET', q.k .. 'hist', id) or '', job, int(left)
     end
   end
 end
@@ -24,6 +25,7 @@ end
 -- the types, none for all. Answers the fence and the ids of the jobs, and puts the jobs into out.
 function CALLS.claim(at, n, out)
   local q, lease, name, digest = queue_of(ARGV[at]), ARGV[at + 3], ARGV[at + 4], ARGV[at + 5]
+  if budget <= 0 then return '13' end
   local record = name ~= '' and P .. 'once:' .. name
   local old = record and redis.call('GET', record)
   if old and string.sub(old, 1, #digest) ~= digest then return '7' end
@@ -32,7 +34,6 @@ function CALLS.claim(at, n, out)
     return '8,' .. string.sub(old, #digest + 1)
   end
   if not q.used then return '1,' end
-  if budget <= 0 then return '13' end
   q.use = true
   settle(q)
   if q.paused == 1 then return '1,' end

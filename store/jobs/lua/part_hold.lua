@@ -5,7 +5,7 @@
 -- TAKES: P, int, parse, history_of, keep_history, push, pull, finish, bury, us, ms
 -- GIVES: hold, lease_end, held_by, has, save_hold, free, keep_record, lose, regain
 local LOST = 8 -- leases that may end before a job is dead
-local SHORT = 20000 -- ms: who waits looks twice in that time anyway
+local SHORT = 20000 -- ms: a waiting worker looks twice in that time anyway
 
 -- A hold as text: flags, fence, lease in ms, worker, and the name of the claim's idempotency record or ''. Flags: p the job has
 -- neither key nor unique name, h it has a history, c it was cancelled, g its lease was extended because Redis had been away.
@@ -35,7 +35,6 @@ local function hold(q, ids, texts, lease, worker, record)
   local holds, ends, histories, rest = {}, {}, {}, ':' .. fence .. ' ' .. lease .. ' ' .. worker .. ' ' .. record
   if redis.call('EXISTS', q.k .. 'hist') == 1 then histories = redis.call('HMGET', q.k .. 'hist', unpack(ids)) end
   local told = tonumber(lease) < SHORT
-  q.delayed = q.delayed or {}
   if redis.call('EXISTS', q.k .. 'lost') == 1 then redis.call('HDEL', q.k .. 'lost', unpack(ids)) end
   for i, id in ipairs(ids) do
     local flags = string.byte(texts[i], 1, 1) == 112 and 'p' or '' -- p
@@ -75,7 +74,8 @@ local function lose(q, id, text)
   push(q, e.kind, { int(e.seq), id })
 end
 
--- regain gives a job back to the last holder, whose lease is over, if nobody has claimed it since; else it returns nil.
+-- regain gives a job back to the last holder, whose lease is over, if nobody has claimed it since; else it returns nil. The
+-- outcome that the holder reports sets when the job is due.
 local function regain(q, id, token)
   local h = held_by(redis.call('HGET', q.k .. 'lost', id))
   if not h or h.fence ~= token then return nil end
@@ -85,9 +85,7 @@ local function regain(q, id, token)
   local past = history_of(redis.call('HGET', q.k .. 'hist', id))
   past.lost = past.lost - 1
   keep_history(q, id, past)
-  q.recovered = q.recovered - 1
   h.flags = string.gsub(h.flags, 'h', '') .. 'h'
   save_hold(q, id, h)
-  redis.call('ZADD', q.k .. 'due', int(ms), id)
   return h
 end

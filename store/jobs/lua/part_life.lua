@@ -2,8 +2,8 @@
 -- KEYS: none
 -- ARGV: none
 -- RETURNS: nothing; it only defines functions
--- TAKES: P, int, parse, push, pull, us, ms
--- GIVES: admit, later, yield, finish, bury, ended_as, forget_letters
+-- TAKES: P, int, parse, push, ms
+-- GIVES: admit, later, yield, remember, finish, bury, ended_as, forget_letters
 local LETTER_AGE, LETTERS = 7 * 86400000, 10000 -- of a queue's dead letters
 local ENDED = 1000 -- jobs that have ended in one hash; the hashes of the last 11,000 stay
 
@@ -35,7 +35,6 @@ end
 -- later lets a job wait for a time.
 local function later(q, id, due)
   redis.call('ZADD', q.k .. 'due', int(due), id)
-  q.delayed = q.delayed or {}
   q.delayed[id] = true
 end
 
@@ -60,12 +59,12 @@ end
 local function ended_as(q, id)
   for n = 0, 10 do
     local key = ended_key(q, q.ended - n * ENDED)
-    local text = redis.call('HGET', key, id)
-    if text then return string.sub(text, 1, 1), string.sub(text, 2) end
-    local list = q.over[key] or {}
-    for i = 1, #list, 2 do
+    local list = q.over[key] or {} -- not written yet; the last end of a job counts
+    for i = #list - 1, 1, -2 do
       if list[i] == id then return string.sub(list[i + 1], 1, 1), string.sub(list[i + 1], 2) end
     end
+    local text = redis.call('HGET', key, id)
+    if text then return string.sub(text, 1, 1), string.sub(text, 2) end
   end
 end
 
@@ -96,10 +95,10 @@ local function forget_letters(q, most)
   return #old
 end
 
--- bury makes a dead letter of a job, in the form that fanfare's own queues have. A job of an HTTP worker has no guard, which
--- leaves room for its most attempts.
+-- bury makes a dead letter of a job, in the form that fanfare's own queues have. The field w,
+-- a guard there, has the most attempts of the job.
 local function bury(q, id, e, reason, h, fence)
-  finish(q, id, 'X', fence, e)
+  finish(q, id, 'X', reason == 'lost_leases' and '0' or fence, e) -- no result of the last holder made it dead
   q.dead = q.dead + 1
   local whole = q.name .. '.' .. id
   local eid = redis.call('XADD', P .. 'dead', '*', 'i', whole, 't', e.kind, 'k', e.key, 'u', e.unique, 'g', '', 'w', int(e.most), 's', e.born, 'a', '',

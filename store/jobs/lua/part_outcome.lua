@@ -19,7 +19,7 @@ end
 function OUTCOMES.renew(q, id, h, r)
   if has(h, 'c') then return '3' end
   local lease = r.lease ~= '' and r.lease or h.lease
-  if tonumber(lease) < tonumber(h.lease) then later(q, id, lease_end(lease)) end -- it tells those who wait
+  if tonumber(lease) < tonumber(h.lease) then q.delayed[id] = true end -- waiting workers are told
   if lease ~= h.lease or has(h, 'g') then
     h.lease, h.flags = lease, string.gsub(h.flags, 'g', '')
     save_hold(q, id, h)

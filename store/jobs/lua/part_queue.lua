@@ -4,7 +4,7 @@
 -- ARGV: none
 -- RETURNS: nothing; it only defines functions
 -- TAKES: int
--- GIVES: P, NEVER, QUEUES, queue_of, parse, history_of, keep_history
+-- GIVES: P, NEVER, QUEUES, FIELDS, open, queue_of, parse, history_of, keep_history
 local P, NEVER = string.sub(KEYS[1], 1, -5), KEYS[2]
 local QUEUES = P .. 'queues' -- when each queue was used, in ms
 local FIELDS = { 'seq', 'fence', 'blocked', 'paused', 'ended', 'done', 'retries', 'recovered', 'dead' }
@@ -14,7 +14,7 @@ local open = {}
 local function queue_of(name)
   local q = open[name]
   if q then return q end
-  q = { name = name, k = P .. 'w:' .. name .. '/', first = {}, dirty = {}, over = {}, was = {} }
+  q = { name = name, k = P .. 'w:' .. name .. '/', first = {}, dirty = {}, over = {}, delayed = {}, was = {} }
   local values = redis.call('HMGET', q.k .. 'meta', unpack(FIELDS))
   for i, field in ipairs(FIELDS) do
     q.was[field] = tonumber(values[i]) or 0

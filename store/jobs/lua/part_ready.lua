@@ -54,7 +54,8 @@ local function save_types(q)
   q.dirty = {}
 end
 
--- candidates are types with jobs, by their first ones; no kinds: all types. Of `most` types one need not look further.
+-- candidates are types with jobs, by their first ones; no kinds: all types. The first `most` jobs of a queue are of its
+-- first `most` types at the most.
 local function candidates(q, kinds, most)
   local list = {}
   if #kinds == 0 then
@@ -79,6 +80,7 @@ local function take_ready(q, kinds, most, bytes)
     local found = redis.call('ZRANGEBYSCORE', q.k .. 'r/' .. c.kind, '-inf', list[1] and int(list[1].first) or '+inf', 'LIMIT', 0,
       math.min(most - #ids, STEP))
     local taken = {}
+    if not found[1] then break end
     local read = redis.call('HMGET', q.k .. 'jobs', unpack(found))
     for i, id in ipairs(found) do
       local text = read[i]

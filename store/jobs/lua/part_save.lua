@@ -1,8 +1,8 @@
--- What a script did to queues is written at its end, and waiting workers are told.
+-- The changes of queues are written at the end of a script, and waiting workers are told.
 -- KEYS: none
 -- ARGV: none
 -- RETURNS: nothing; it only defines functions
--- TAKES: P, QUEUES, FIELDS, open, int, save_types, ms
+-- TAKES: QUEUES, FIELDS, open, int, save_types, ms
 -- GIVES: save_queues
 local HOUR = 3600000
 
@@ -24,7 +24,7 @@ end
 
 -- sooner reports whether a job that began to wait is due before all others.
 local function sooner(q)
-  local first = q.delayed and redis.call('ZRANGE', q.k .. 'due', 0, 0)[1]
+  local first = next(q.delayed) and redis.call('ZRANGE', q.k .. 'due', 0, 0)[1]
   return first and q.delayed[first]
 end
 

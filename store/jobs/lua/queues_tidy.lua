@@ -4,8 +4,7 @@
 -- RETURNS: 1 there may be more to do now, else 0
 -- @include lua/clock.lua
 -- @include lua/part_queue.lua
-local us = now_us()
-local ms = math.floor(us / 1000)
+local ms = math.floor(now_us() / 1000)
 -- @include lua/part_ready.lua
 -- @include lua/part_life.lua
 local STEP_LETTERS = 500
