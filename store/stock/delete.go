@@ -116,12 +116,11 @@ func (e *editor) CancelDelete(ctx context.Context, d Deletion) error {
 // another load. ChangesChannel gets Deleted.
 func (e *editor) FinishDelete(ctx context.Context, sale, loading string) error {
 	defer e.known.Delete(sale)
-	if err := e.unregister(ctx, sale); err != nil { // a sale that is made meanwhile enters the registry again
-		return err
-	}
-	return e.remove(ctx, sale, true, loading)
+	return e.leaveAfter(ctx, sale, func() (bool, error) { return true, e.remove(ctx, sale, true, loading) })
 }
 
+// remove removes the partitions of a sale, or opens them again. The first one goes last: as long as
+// it is there, the others are found.
 func (e *editor) remove(ctx context.Context, sale string, remove bool, from string) error {
 	parts, err := e.partitionsOf(ctx, sale)
 	if errors.Is(err, ErrAbsent) {
@@ -138,7 +137,10 @@ func (e *editor) remove(ctx context.Context, sale string, remove bool, from stri
 		}
 		cmds[i] = e.scripts.remove.Cmd(ctx, p.all(), flag(remove), from, channel)
 	}
-	return e.db.Do(ctx, redisdb.Write, cmds...)
+	if err := e.db.Do(ctx, redisdb.Write, cmds[1:]...); err != nil {
+		return err
+	}
+	return e.db.Do(ctx, redisdb.Write, cmds[0])
 }
 
 // Deleted is what ChangesChannel gets in place of a version when a sale was deleted.

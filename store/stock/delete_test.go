@@ -3,6 +3,7 @@ package stock
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -141,5 +142,76 @@ func TestS20_HoldsThatAreOver(t *testing.T) {
 			}
 			return err == nil
 		})
+	})
+}
+
+// Whoever dies at any step of the end of a sale, another process that knows only the registry finds the
+// sale as long as keys of it are left, and removes them.
+func TestS20_WhoeverDiesTheKeysAreFound(t *testing.T) {
+	t.Parallel()
+	// Each prepares the sale, and gives the way in which it ends.
+	ways := map[string]func(w *liveWorld) func(w *liveWorld) error{
+		"Deleted": func(w *liveWorld) func(w *liveWorld) error {
+			w.mustOpen(offer{stock: map[string]int64{"s": 9}, starts: time.Hour, ends: 2 * time.Hour, partitions: 3})
+			d, err := w.BeginDelete(t.Context(), w.sale, Match{})
+			storetest.Must(w.t, err)
+			return func(w *liveWorld) error { return w.FinishDelete(t.Context(), w.sale, d.Loading) }
+		},
+		"LongOver": func(w *liveWorld) func(w *liveWorld) error {
+			r := w.mustOpen(offer{stock: map[string]int64{"s": 9}, partitions: 3})
+			parts, err := w.partitionsOf(t.Context(), w.sale)
+			storetest.Must(w.t, err)
+			storetest.Must(w.t, w.ended(r, parts, keptAfterEnd+time.Minute))
+			return func(w *liveWorld) error { return w.retire(t.Context(), parts) }
+		},
+	}
+	eachLive(t, func(t *testing.T, w *liveWorld) {
+		for name, way := range ways {
+			deaths := 0
+			for n, dead := 0, true; dead; n++ {
+				w := newLiveWorld(t, w.db)
+				end := way(w)
+				m := storetest.DieAt(n)
+				err := end(w.mortal(m))
+				if dead = m.Dead(); !dead {
+					storetest.Must(t, err)
+				} else {
+					deaths++
+				}
+				live, err := w.another(Options{}).LiveSales(t.Context())
+				storetest.Must(t, err)
+				keys := w.left()
+				if len(keys) > 0 && (live[w.sale] == 0 || !slices.Contains(keys, newPartition(w.sale, 0).settings)) {
+					t.Fatalf("%s: dead at contact %d: nobody knows of %v", name, n, keys)
+				}
+				storetest.Must(t, end(w.another(Options{})))
+				if keys := w.left(); len(keys) > 0 {
+					t.Fatalf("%s: dead at contact %d: left %v", name, n, keys)
+				}
+			}
+			if deaths < 4 {
+				t.Errorf("%s: only %d deaths: the end has more steps", name, deaths)
+			}
+		}
+	})
+}
+
+// A sale that is entered in the registry again while its keys are removed stays there.
+func TestS20_WhatIsMadeMeanwhileStaysRegistered(t *testing.T) {
+	t.Parallel()
+	eachLive(t, func(t *testing.T, w *liveWorld) {
+		w.mustOpen(offer{stock: map[string]int64{"s": 9}, starts: time.Hour, ends: 2 * time.Hour})
+		d, err := w.BeginDelete(t.Context(), w.sale, Match{})
+		storetest.Must(t, err)
+		meanwhile := w.faulty(Options{}, func(name string, answered bool) error {
+			if name == "sale_remove" && !answered {
+				return w.register(t.Context(), w.sale, 1)
+			}
+			return nil
+		})
+		storetest.Must(t, meanwhile.FinishDelete(t.Context(), w.sale, d.Loading))
+		if live, err := w.another(Options{}).LiveSales(t.Context()); err != nil || live[w.sale] != 1 {
+			t.Errorf("%v, %v", live[w.sale], err)
+		}
 	})
 }

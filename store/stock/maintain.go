@@ -57,7 +57,7 @@ const loadingPatience = 2 * time.Second
 
 // absentPatience is how long a sale may be in the registry without keys: a PUT registers a
 // new sale before it makes the keys.
-const absentPatience = time.Minute
+const absentPatience = 10 * time.Second
 
 // needsMaintenance reports whether a partition needs more than its sweep.
 func (sw *sweeper) needsMaintenance(p *partition, a sweepAnswer) bool {
@@ -169,8 +169,8 @@ func (sw *sweeper) maintainAbsent(ctx context.Context, p *partition) error {
 	case errors.Is(err, ErrStaleRun):
 		sw.o.OnStale(ctx, p.sale)
 		return nil
-	case errors.Is(err, ErrAbsent):
-		return nil // it is restored when it is needed
+	case errors.Is(err, ErrAbsent), errors.Is(err, ErrLoading):
+		return nil // it is restored when it is needed, or the sweep of the first partition looks after it
 	}
 	return err
 }
@@ -187,19 +187,17 @@ func (sw *sweeper) finishOld(ctx context.Context, parts []*partition, p *partiti
 }
 
 // retire removes a sale's keys in all its partitions, if none of them has anything left to do.
-// The sale leaves the registry first: a change that arrives in between enters it again.
+// The first partition goes last: as long as it is there, the others are found.
 func (sw *sweeper) retire(ctx context.Context, parts []*partition) error {
-	sale := parts[0].sale
 	if over, err := sw.retireAll(ctx, parts, false); err != nil || !over {
 		return err
 	}
-	if err := sw.unregister(ctx, sale); err != nil {
-		return err
-	}
-	if gone, err := sw.retireAll(ctx, parts, true); err != nil || gone {
-		return err
-	}
-	return sw.register(ctx, sale, len(parts))
+	return sw.leaveAfter(ctx, parts[0].sale, func() (bool, error) {
+		if gone, err := sw.retireAll(ctx, parts[1:], true); err != nil || !gone {
+			return false, err
+		}
+		return sw.retireAll(ctx, parts[:1], true)
+	})
 }
 
 // retireAll reports whether all partitions may go, or removes those that may.

@@ -98,6 +98,21 @@ func (e *editor) makeRoom(ctx context.Context, s Settings) error {
 	return e.db.Do(ctx, redisdb.Write, cmds...)
 }
 
+// leaveAfter removes the keys of a sale, and then lets sweepers forget it if all of them are gone. Until
+// then a sweeper of any process finds the sale, and finishes the removal if this process dies. A sale
+// that is entered again meanwhile stays.
+func (b *base) leaveAfter(ctx context.Context, sale string, remove func() (gone bool, err error)) error {
+	entry, err := redisdb.Value(ctx, b.db, redisdb.Read, redis.NewStringCmd(ctx, "hget", saleRegistry, sale))
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return err
+	}
+	if gone, err := remove(); err != nil || !gone {
+		return err
+	}
+	b.known.Delete(sale)
+	return b.db.Do(ctx, redisdb.Write, b.scripts.leave.Cmd(ctx, []string{saleRegistry}, sale, entry))
+}
+
 // unregister lets sweepers forget a sale.
 func (b *base) unregister(ctx context.Context, sale string) error {
 	b.known.Delete(sale)

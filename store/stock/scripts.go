@@ -18,7 +18,7 @@ var luaFiles embed.FS
 type scripts struct {
 	reserve, end, get, list, read, sweep, retire, page, erase *redisdb.Script
 	put, restock, apply, raise, open, disown                  *redisdb.Script
-	debit, credit, balance, restore, close, remove            *redisdb.Script
+	debit, credit, balance, restore, close, remove, leave     *redisdb.Script
 }
 
 // loadScripts reads the scripts, once in a process.
@@ -33,7 +33,7 @@ func readScripts(get func(name string) *redisdb.Script) scripts {
 		put: get("sale_put"), restock: get("sale_restock"), apply: get("settings_apply"),
 		raise: get("settings_raise"), open: get("sale_open"), disown: get("sale_disown"), debit: get("transfer_debit"),
 		credit: get("transfer_credit"), balance: get("stock_balance"), restore: get("order_restore"),
-		close: get("sale_close"), remove: get("sale_remove"),
+		close: get("sale_close"), remove: get("sale_remove"), leave: get("registry_leave"),
 	}
 }
 

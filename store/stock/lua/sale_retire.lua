@@ -4,12 +4,13 @@
 --       other keys of the partition
 -- ARGV: 1 how long after its end in ms, 2 how long after it was opened, 3 whether to
 --       remove it (1), or to see whether it may be removed
--- RETURNS: 0 it is too early or something is left, 1 removed, or it may be removed
+-- RETURNS: 0 it is too early or something is left, 1 it is not there (any more), or may be removed
 local SALE, DUE, ORDERS, OUT = KEYS[1], KEYS[4], KEYS[5], KEYS[6]
 local kept, opened_for, remove = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3] == '1'
 local t = redis.call('TIME')
 local s = redis.call('HMGET', SALE, 'ends', 'opened')
-if not s[1] or tonumber(t[1]) * 1000 < math.max(s[1] + kept, (s[2] or 0) + opened_for) then return 0 end
+if not s[1] then return 1 end
+if tonumber(t[1]) * 1000 < math.max(s[1] + kept, (s[2] or 0) + opened_for) then return 0 end
 if redis.call('ZCARD', DUE) + redis.call('ZCARD', ORDERS) + redis.call('HLEN', OUT) > 0 then return 0 end
 if remove then redis.call('UNLINK', unpack(KEYS)) end
 return 1
