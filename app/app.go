@@ -155,6 +155,7 @@ func (a *app) openQueues() {
 	}
 	toSend.Name, toSend.Lease, toSend.InFlight = "notifications", c.NotificationLease, c.MaxInFlight
 	toSend.Show, toSend.ParkedBytes = delivery.ShowMessage, c.PausedBytes
+	toTarget.Show = events.ShowJob
 	toTarget.GroupRetention += c.MaxAge // the parts may end that much before the event
 	toSend.GroupRetention += c.MaxAge   // the event may end that much later than its notifications in a shard
 	toSend.MaxAge = -1                  // delivery ends notifications by age, and counts them

@@ -114,7 +114,7 @@ func floor(pkg string) int {
 // storeFloor orders the packages inside the store: nouns import engines, and engines import openers.
 func storeFloor(pkg string) int {
 	switch pkg {
-	case "store/batch", "store/wake", "store/events/render":
+	case "store/batch", "store/wake", "store/pack", "store/events/render":
 		return -1
 	case "store/redisdb":
 		return 0

@@ -18,7 +18,7 @@ func FuzzMessage(f *testing.F) {
 	other.Token, other.Environment = "wp.abcd", ""
 	browser := other
 	browser.Target = "https://a.b/x p a"
-	for _, seed := range []string{string(whole.encode()), string(whole.marked()), string(other.encode()), string(browser.encode()), "", "\x01", "\x01\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", `{"token":"a"}`} {
+	for _, seed := range []string{string(whole.encode()), string(whole.marked()), string(other.encode()), string(browser.encode()), "", "\xa0", "\xa0\xa0", "\xa1\x01\x41\xab\xa1\x09\x42{}", `{"token":"a"}`} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {

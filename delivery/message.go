@@ -1,7 +1,7 @@
 package delivery
 
 import (
-	"encoding/binary"
+	"cmp"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -13,6 +13,7 @@ import (
 	"fanfare/store/devices"
 	"fanfare/store/events"
 	"fanfare/store/events/render"
+	"fanfare/store/pack"
 	"fanfare/store/queue"
 )
 
@@ -34,15 +35,47 @@ func ShowMessage(group string, text []byte) json.RawMessage {
 	return shown
 }
 
-// The encoding of a message: its form, the device's fields (appendDevice), the event's fields
-// (appendEvent), and the payload up to the end. Strings are length-prefixed and numbers are
-// varints. It is short because millions may wait. A hexadecimal token is stored as the
-// bytes that it stands for, and the event's id is taken from the job's group. In the payload, the id
-// and other texts that most payloads share are replaced by bytes that never occur in JSON.
+// A waiting message is two values of package pack, because the devices of an event share the second one. It is
+// short, because millions may wait: the event's id is taken from the job's group, what is usual is left out, and
+// texts that most payloads share are replaced by bytes that never occur in JSON.
+
+// devicePart is what a message has of its device.
+type devicePart struct {
+	Hex          []byte `cbor:"1,keyasint,omitempty"` // the bytes that a token of lowercase hexadecimal digits stands for
+	Token        string `cbor:"2,keyasint,omitempty"` // any other token
+	User         string `cbor:"3,keyasint,omitempty"`
+	Topic        string `cbor:"4,keyasint,omitempty"`
+	Sandbox      bool   `cbor:"5,keyasint,omitempty"`
+	Other        bool   `cbor:"6,keyasint,omitempty"` // the platform is not APNs, and there is no environment
+	RegisteredAt int64  `cbor:"7,keyasint,omitempty"`
+	Target       string `cbor:"8,keyasint,omitempty"`
+	Suspect      bool   `cbor:"9,keyasint,omitempty"`
+	Retrying     bool   `cbor:"10,keyasint,omitempty"`
+	Refused      string `cbor:"11,keyasint,omitempty"`
+	RefusedSaid  string `cbor:"12,keyasint,omitempty"`
+}
+
+// eventPart is what a message has of its event.
+type eventPart struct {
+	AcceptedAt     int64        `cbor:"1,keyasint,omitempty"`
+	PushType       api.PushType `cbor:"2,keyasint,omitempty"` // "": as usual
+	Priority       int          `cbor:"3,keyasint,omitempty"` // 0: as usual
+	CollapseID     *string      `cbor:"4,keyasint,omitempty"` // nil: the event's id
+	Expiration     *int64       `cbor:"5,keyasint,omitempty"`
+	ExpiresAt      int64        `cbor:"6,keyasint,omitempty"`
+	TTL            int64        `cbor:"7,keyasint,omitempty"`
+	NoRetryUnknown bool         `cbor:"8,keyasint,omitempty"`
+	Payload        []byte       `cbor:"9,keyasint"`
+}
+
+// The type and the priority of most notifications.
 const (
-	messageForm = 1 // another is refused
-	eventByte   = 1
+	usualType     = api.PushAlert
+	usualPriority = 10
 )
+
+// eventByte replaces the event's id in the payload.
+const eventByte = "\x01"
 
 // commonText pairs each replacement byte with the text that it stands for, which many payloads
 // contain.
@@ -63,93 +96,45 @@ func swapped(pairs []string) []string {
 	return out
 }
 
-// Flags of the device's fields; the flags of the event's fields follow.
-const (
-	isSuspect = 1 << iota
-	isRetrying
-	isRefused
-	isSandbox
-	isHex   // the token is stored as the bytes of its hexadecimal digits
-	isOther // the device is of another platform than APNs, and has no environment
-	hasTarget
-)
-
-const (
-	isNoRetryUnknown = 1 << iota
-	hasExpiration
-	collapsesAsEvent // the collapse id is the event's id
-	isUsual          // sent as usual says; the fields that it covers are left out
-)
-
-// usual is how most notifications are sent: at once, and without a time to live.
-var usual = render.Push{PushType: api.PushAlert, Priority: 10}
-
-func sentAsUsual(p *render.Push) bool {
-	return p.PushType == usual.PushType && p.Priority == usual.Priority && p.ExpiresAt == usual.ExpiresAt && p.TTL == usual.TTL
-}
-
-func flag(on bool, f byte) byte {
-	if on {
-		return f
-	}
-	return 0
-}
-
-// packToken returns the bytes that a lowercase hexadecimal token stands for; any other token is
-// returned unchanged.
-func packToken(token string) (packed string, inHex bool) {
+// packToken returns the bytes that a lowercase hexadecimal token stands for; false for any other.
+func packToken(token string) ([]byte, bool) {
 	b, err := hex.DecodeString(token)
-	if err != nil || hex.EncodeToString(b) != token {
-		return token, false
-	}
-	return string(b), true
+	return b, err == nil && hex.EncodeToString(b) == token
 }
 
-func appendText(b []byte, s string) []byte {
-	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+func (m *message) devicePart() []byte {
+	p := devicePart{User: m.User, Topic: m.Topic, Sandbox: m.Environment == api.EnvSandbox, Other: m.Environment == "", RegisteredAt: m.RegisteredAt,
+		Target: m.Target, Suspect: m.Suspect, Retrying: m.Retrying, Refused: m.Refused, RefusedSaid: m.RefusedSaid}
+	if packed, ok := packToken(m.Token); ok {
+		p.Hex = packed
+	} else {
+		p.Token = m.Token
+	}
+	return pack.Encode(&p)
 }
 
-func (m *message) appendDevice(b []byte) []byte {
-	token, inHex := packToken(m.Token)
-	b = append(b, messageForm, flag(m.Suspect, isSuspect)|flag(m.Retrying, isRetrying)|flag(m.Refused != "", isRefused)|
-		flag(m.Environment == api.EnvSandbox, isSandbox)|flag(inHex, isHex)|flag(m.Environment == "", isOther)|flag(m.Target != "", hasTarget))
-	b = appendText(appendText(appendText(b, token), m.User), m.Topic)
-	b = binary.AppendVarint(b, m.RegisteredAt)
-	if m.Target != "" {
-		b = appendText(b, m.Target)
-	}
-	if m.Refused != "" {
-		b = appendText(appendText(b, m.Refused), m.RefusedSaid)
-	}
-	return b
-}
-
-func appendEvent(b []byte, event string, acceptedAt int64, p *render.Push) []byte {
-	same := p.CollapseID == event && event != ""
-	b = append(b, flag(p.NoRetryUnknown, isNoRetryUnknown)|flag(p.Expiration != nil, hasExpiration)|flag(same, collapsesAsEvent)|flag(sentAsUsual(p), isUsual))
-	b = binary.AppendVarint(b, acceptedAt)
-	if !sentAsUsual(p) {
-		b = binary.AppendVarint(appendText(b, string(p.PushType)), int64(p.Priority))
-	}
-	if !same {
-		b = appendText(b, p.CollapseID)
-	}
-	if p.Expiration != nil {
-		b = binary.AppendVarint(b, *p.Expiration)
-	}
-	if !sentAsUsual(p) {
-		b = binary.AppendVarint(binary.AppendVarint(b, p.ExpiresAt), p.TTL)
-	}
+func encodeEvent(event string, acceptedAt int64, p *render.Push) []byte {
 	payload := string(p.Payload)
 	if event != "" {
-		payload = strings.ReplaceAll(payload, event, string(rune(eventByte)))
+		payload = strings.ReplaceAll(payload, event, eventByte)
 	}
-	return append(b, packPayload.Replace(payload)...)
+	part := eventPart{AcceptedAt: acceptedAt, Expiration: p.Expiration, ExpiresAt: p.ExpiresAt, TTL: p.TTL,
+		NoRetryUnknown: p.NoRetryUnknown, Payload: []byte(packPayload.Replace(payload))}
+	if p.PushType != usualType {
+		part.PushType = p.PushType
+	}
+	if p.Priority != usualPriority {
+		part.Priority = p.Priority
+	}
+	if p.CollapseID != event {
+		part.CollapseID = &p.CollapseID
+	}
+	return pack.Encode(&part)
 }
 
 // encode writes the message.
 func (m *message) encode() []byte {
-	return appendEvent(m.appendDevice(nil), m.Event, m.AcceptedAt, &m.Push)
+	return append(m.devicePart(), encodeEvent(m.Event, m.AcceptedAt, &m.Push)...)
 }
 
 // encoder encodes the messages of one event. The common part, mostly the payload, is encoded
@@ -169,106 +154,49 @@ func (e *encoder) message(user string, d *api.Device) []byte {
 	push := e.job.PushFor(d)
 	common, ok := e.common[push]
 	if !ok {
-		common = appendEvent(nil, e.event, e.job.AcceptedAt, push)
+		common = encodeEvent(e.event, e.job.AcceptedAt, push)
 		e.common[push] = common
 	}
 	m := message{
 		Token: d.Token, User: user, Topic: d.Topic, Environment: d.Environment, RegisteredAt: d.RegisteredAt.UnixMilli(),
 		Target: d.Target, Suspect: d.State == api.DeviceSuspect,
 	}
-	return append(m.appendDevice(make([]byte, 0, len(common)+len(d.Token)+len(user)+len(d.Topic)+len(d.Target)+16)), common...)
+	return append(m.devicePart(), common...)
 }
 
 // decodeMessage decodes the payload of a job in this group.
 func decodeMessage(group string, text []byte) (*message, error) {
-	event, r := events.EventOfGroup(group), &fields{rest: text}
-	if form := r.byte(); form != messageForm {
-		return nil, fmt.Errorf("a notification of form %d", form)
+	var d devicePart
+	var p eventPart
+	rest, err := pack.DecodeFirst(text, &d)
+	if err == nil {
+		err = pack.Decode(rest, &p)
 	}
-	flags := r.byte()
+	if err == nil && (len(d.Hex)+len(d.Token) == 0 || len(p.Payload) == 0) {
+		err = errors.New("it has no token or no payload") // a later version may name them otherwise
+	}
+	if err != nil {
+		return nil, fmt.Errorf("decode notification: %w", err)
+	}
+	event := events.EventOfGroup(group)
 	m := &message{
-		Event: event, Token: r.text(), User: r.text(), Topic: r.text(), Environment: api.EnvProduction, RegisteredAt: r.number(),
-		Suspect: flags&isSuspect != 0, Retrying: flags&isRetrying != 0,
+		Event: event, Token: cmp.Or(d.Token, hex.EncodeToString(d.Hex)), User: d.User, Topic: d.Topic, Environment: api.EnvProduction,
+		RegisteredAt: d.RegisteredAt, Target: d.Target, Suspect: d.Suspect, Retrying: d.Retrying, Refused: d.Refused, RefusedSaid: d.RefusedSaid,
+		AcceptedAt: p.AcceptedAt,
+		Push: render.Push{PushType: cmp.Or(p.PushType, usualType), Priority: cmp.Or(p.Priority, usualPriority), CollapseID: event,
+			Expiration: p.Expiration, ExpiresAt: p.ExpiresAt, TTL: p.TTL, NoRetryUnknown: p.NoRetryUnknown,
+			Payload: []byte(strings.ReplaceAll(unpackPayload.Replace(string(p.Payload)), eventByte, event))},
 	}
 	switch {
-	case flags&isOther != 0:
+	case d.Other:
 		m.Environment = ""
-	case flags&isSandbox != 0:
+	case d.Sandbox:
 		m.Environment = api.EnvSandbox
 	}
-	if flags&hasTarget != 0 {
-		m.Target = r.text()
+	if p.CollapseID != nil {
+		m.Push.CollapseID = *p.CollapseID
 	}
-	if flags&isHex != 0 {
-		m.Token = hex.EncodeToString([]byte(m.Token))
-	}
-	if flags&isRefused != 0 {
-		m.Refused, m.RefusedSaid = r.text(), r.text()
-	}
-	flags = r.byte()
-	m.AcceptedAt = r.number()
-	m.Push = usual
-	p := &m.Push
-	p.NoRetryUnknown, p.CollapseID = flags&isNoRetryUnknown != 0, event
-	if flags&isUsual == 0 {
-		p.PushType, p.Priority = api.PushType(r.text()), int(r.number())
-	}
-	if flags&collapsesAsEvent == 0 {
-		p.CollapseID = r.text()
-	}
-	if flags&hasExpiration != 0 {
-		at := r.number()
-		p.Expiration = &at
-	}
-	if flags&isUsual == 0 {
-		p.ExpiresAt, p.TTL = r.number(), r.number()
-	}
-	if r.short {
-		return nil, errors.New("a notification that is cut off")
-	}
-	p.Payload = []byte(strings.ReplaceAll(unpackPayload.Replace(string(r.rest)), string(rune(eventByte)), event))
 	return m, nil
-}
-
-// fields reads values one after the other; short is set when the text ends too early.
-type fields struct {
-	rest  []byte
-	short bool
-}
-
-func (f *fields) take(n int) []byte {
-	if n < 0 || n > len(f.rest) {
-		f.rest, f.short = nil, true
-		return nil
-	}
-	taken := f.rest[:n]
-	f.rest = f.rest[n:]
-	return taken
-}
-
-func (f *fields) byte() byte {
-	if b := f.take(1); b != nil {
-		return b[0]
-	}
-	return 0
-}
-
-func (f *fields) text() string {
-	size, n := binary.Uvarint(f.rest)
-	if n <= 0 || size > uint64(len(f.rest)-n) {
-		n, size = -1, 0
-	}
-	f.take(n)
-	return string(f.take(int(size)))
-}
-
-func (f *fields) number() int64 {
-	v, n := binary.Varint(f.rest)
-	if n <= 0 {
-		n = -1
-	}
-	f.take(n)
-	return v
 }
 
 // marked encodes the message again, marked as counted as retrying.

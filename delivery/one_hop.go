@@ -167,8 +167,7 @@ func (d *Delivery) sendSome(ctx context.Context, e *OneHop, works []work, shares
 	e.to, e.left = to, len(now)
 	next := *e.Job
 	next.Settled = e.Claim.Fence
-	payload, _ := next.Encode() // without it the others go in two hops
-	e.undone = &queue.Result{Outcome: queue.Defer, Delay: Jitter(togetherFor), Reason: WindowFull, Payload: payload}
+	e.undone = &queue.Result{Outcome: queue.Defer, Delay: Jitter(togetherFor), Reason: WindowFull, Payload: next.Encode()}
 	e.begin()
 	d.beginAll(ctx, now)
 }

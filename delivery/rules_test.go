@@ -152,18 +152,24 @@ func TestTheBytesOfAWaitingMessage(t *testing.T) {
 		Push: render.Push{PushType: api.PushAlert, Priority: 10, CollapseID: event, Payload: json.RawMessage(
 			`{"aps":{"alert":{"title":"Hello","body":"world"},"sound":"default"},"event_id":"` + event + `","type":"t"}`)},
 	}
-	const rest = "\x03bob\x0fcom.example.app\xc6\x01\x0cT\x02Hello\x04world\"},\x0f\x07\x01\x0et\"}"
-	if got, want := string(m.encode()), "\x01\x10 "+strings.Repeat("\xab", 32)+rest; got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
-	m.Token, m.Environment = "an-fcm-token-of-30-characters-", ""
-	if got, want := string(m.encode()), "\x01\x20\x1ean-fcm-token-of-30-characters-"+rest; got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
-	m.Token, m.Target = "wp."+strings.Repeat("a", 43), "https://a.b/x p a"
-	browser := "\x01\x60." + m.Token + strings.Replace(rest, "\xc6\x01", "\xc6\x01\x11"+m.Target, 1)
-	if got := string(m.encode()); got != browser {
-		t.Errorf("%q, want %q", got, browser)
+	for _, c := range []struct {
+		token  string
+		env    api.Environment
+		target string
+		most   int
+	}{
+		{m.Token, api.EnvProduction, "", 102},
+		{"an-fcm-token-of-30-characters-", "", "", 102},
+		{"wp." + strings.Repeat("a", 43), "", "https://a.b/x p a", 138},
+	} {
+		m.Token, m.Environment, m.Target = c.token, c.env, c.target
+		text := m.encode()
+		if len(text) > c.most {
+			t.Errorf("%s: %d bytes, more than %d: %q", c.token, len(text), c.most, text)
+		}
+		if again, err := decodeMessage(event, text); err != nil || !reflect.DeepEqual(again, m) {
+			t.Errorf("%+v is read as %+v, %v", m, again, err)
+		}
 	}
 }
 
@@ -189,7 +195,7 @@ func TestDamagedMessagesAreRefused(t *testing.T) {
 	t.Parallel()
 	m := &message{Token: "abcd", User: "bob", Topic: "com.example", Environment: api.EnvProduction, Event: "event", Push: render.Push{CollapseID: "c", Payload: json.RawMessage(`{}`)}}
 	text := m.encode()
-	for n := range len(text) - len(m.Push.Payload) {
+	for n := range text {
 		if got, err := decodeMessage("event", text[:n]); err == nil {
 			t.Errorf("%d bytes of %d make %+v", n, len(text), got)
 		}
@@ -201,8 +207,13 @@ func TestDamagedMessagesAreRefused(t *testing.T) {
 			_, _ = decodeMessage("event", damaged) // it may be readable, but it must not panic
 		}
 	}
-	if _, err := decodeMessage("event", []byte(`{"token":"abcd"}`)); err == nil {
-		t.Error("another form is read")
+	for _, other := range []string{`{"token":"abcd"}`, "\xa0\xa0", strings.Replace(string(text), "\x01\x42\xab\xcd", "\x0e\x42\xab\xcd", 1), strings.Replace(string(text), "\x09\x42{}", "\x0e\x42{}", 1)} {
+		if other == string(text) {
+			t.Fatal("this is the same form")
+		}
+		if m, err := decodeMessage("event", []byte(other)); err == nil {
+			t.Errorf("another form is read as %+v", m)
+		}
 	}
 }
 

@@ -141,8 +141,11 @@ func setupSQL(t testing.TB, db *redisdb.DB, url string, change ...func(*handlers
 func mustQueue(t testing.TB, db *redisdb.DB, name string) *queue.Queue {
 	t.Helper()
 	o := queue.Options{Name: name, Shards: 2}
-	if name == "jobs" {
+	switch name {
+	case "jobs":
 		o.Kind = api.DeadTask
+	case "events":
+		o.Show = events.ShowJob
 	}
 	q := queue.New(db, o)
 	storetest.Must(t, q.Init(t.Context()))

@@ -172,12 +172,8 @@ func TestE6_DeadLetters(t *testing.T) {
 	}
 	p.first.stop()
 	broken := &events.Job{Type: "hello", Audience: events.Audience{Users: []string{"bob", erasedUser}}}
-	payload, err := broken.Encode()
-	storetest.Must(t, err)
 	stopped := &events.Job{Type: "hello", Audience: events.Audience{Chat: "team"}, Cursor: erasedUser} // after a page that ended with the user
-	here, err := stopped.Encode()
-	storetest.Must(t, err)
-	_, err = p.first.queueOfEvents.Enqueue(t.Context(), queue.Job{Payload: payload}, queue.Job{Payload: here}, queue.Job{Payload: []byte(`{}`), Attachment: []string{"a " + erasedUser}}, queue.Job{Payload: []byte(`{}`)})
+	_, err := p.first.queueOfEvents.Enqueue(t.Context(), queue.Job{Payload: broken.Encode()}, queue.Job{Payload: stopped.Encode()}, queue.Job{Payload: []byte(`{}`), Attachment: []string{"a " + erasedUser}}, queue.Job{Payload: []byte(`{}`)})
 	storetest.Must(t, err)
 	buried := p.process()
 	go func() {

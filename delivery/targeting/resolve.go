@@ -364,12 +364,7 @@ func (t *Targeting) finish(p *page) {
 	if p.next != "" {
 		next.Sent = p.sent
 	}
-	payload, err := next.Encode()
-	if err != nil {
-		t.postpone(p, "encode", err)
-		return
-	}
-	r := queue.Result{Outcome: queue.Continue, Payload: payload}
+	r := queue.Result{Outcome: queue.Continue, Payload: next.Encode()}
 	if !p.part() {
 		r.Report, r.ReportTTL = p.job.ReportTargeting(all, p.sent), t.o.ReportTTL
 	}

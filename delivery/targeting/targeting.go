@@ -293,12 +293,7 @@ func (t *Targeting) split(ctx context.Context, p *page) {
 		p.c.Finish(queue.Result{Outcome: queue.Done, Report: next.ReportTargeted(next.Counted, next.Sent), ReportTTL: t.o.ReportTTL})
 		return
 	}
-	payload, err := next.Encode()
-	if err != nil {
-		t.postpone(p, "encode", err)
-		return
-	}
-	p.c.Finish(queue.Result{Outcome: queue.Continue, Payload: payload, Report: next.ReportTargeting(next.Counted, next.Sent), ReportTTL: t.o.ReportTTL})
+	p.c.Finish(queue.Result{Outcome: queue.Continue, Payload: next.Encode(), Report: next.ReportTargeting(next.Counted, next.Sent), ReportTTL: t.o.ReportTTL})
 }
 
 // endLate ends an event whose time is over before any of it was begun.
@@ -344,7 +339,7 @@ func (t *Targeting) postpone(p *page, reason string, err error) {
 	r := deferOrRetry(reason, err)
 	r.Untouched = p.users == nil // nothing is begun before its users are read: a large audience is split yet
 	if p.dated {
-		r.Payload, _ = p.job.Encode() // it came out of the queue as JSON
+		r.Payload = p.job.Encode()
 	}
 	p.c.Finish(r)
 }

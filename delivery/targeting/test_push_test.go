@@ -1,13 +1,13 @@
 package targeting_test
 
 import (
-	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
 
 	"fanfare/api"
 	"fanfare/store/events"
+	"fanfare/store/pack"
 	"fanfare/store/queue"
 	"fanfare/store/storetest"
 )
@@ -81,22 +81,23 @@ func TestN13_ADeviceThatIsGone(t *testing.T) {
 // a dead letter, which a build that knows it can retry. They send nothing.
 func TestN13_BuildsThatDoNotKnowTheAudience(t *testing.T) {
 	t.Parallel()
-	text, err := (&events.Job{Type: api.TestEventType, Audience: events.Audience{Device: &events.OneDevice{User: "bob", Token: token(1)}}}).Encode()
-	storetest.Must(t, err)
+	text := (&events.Job{Type: api.TestEventType, Audience: events.Audience{Device: &events.OneDevice{User: "bob", Token: token(1)}}}).Encode()
 	known := []string{"users", "pages", "contacts_of", "chat", "topic", "all"} // by builds before
-	var stored struct{ Audience map[string]json.RawMessage }
-	storetest.Must(t, json.Unmarshal(text, &stored))
+	var stored struct {
+		Audience map[string]any `json:"audience"`
+	}
+	storetest.Must(t, pack.Decode(text, &stored))
 	for name := range stored.Audience {
 		if slices.Contains(known, name) {
-			t.Errorf("%s names %s, which builds before know", text, name)
+			t.Errorf("%q names %s, which builds before know", text, name)
 		}
 	}
 
 	p := setup(t, options{queue: func(o *queue.Options) { o.MaxAttempts, o.RetryMax = 3, 1 }})
 	p.mustDevice("bob", 1)
 	q := p.first.queueOfEvents
-	later := strings.Replace(string(text), `"device":`, `"later":`, 1) // as this build sees what it does not know
-	_, err = q.Enqueue(t.Context(), queue.Job{Payload: []byte(later)})
+	later := strings.Replace(string(text), "device", "future", 1) // as this build sees what it does not know
+	_, err := q.Enqueue(t.Context(), queue.Job{Payload: []byte(later)})
 	storetest.Must(t, err)
 	storetest.Eventually(t, soon, "the event is a dead letter", func() bool {
 		list, err := queue.DeadLetters(t.Context(), queue.DeadFilter{}, "", 10, q)

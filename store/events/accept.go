@@ -192,19 +192,18 @@ func (s *Store) job(ctx context.Context, id string, e *api.EventRequest, now tim
 		j.SendAt = sendAt.UnixMilli()
 		j.AcceptedAt = j.SendAt
 	}
-	return entry(id, j, pages)
+	return entry(id, j, pages), nil
 }
 
 // entry is the queue entry of an event, with the pages of a large audience.
-func entry(id string, j *Job, pages []string) (queue.Job, error) {
+func entry(id string, j *Job, pages []string) queue.Job {
 	j.here = time.Now()
-	payload, err := j.Encode()
 	shard, _ := queue.ParseID(id)
-	job := queue.Job{ID: id, Shard: shard, Report: j.ReportQueued(), Payload: payload, Value: j, Attachment: pages}
+	job := queue.Job{ID: id, Shard: shard, Report: j.ReportQueued(), Payload: j.Encode(), Value: j, Attachment: pages}
 	if j.SendAt > 0 {
 		job.NotBefore = time.UnixMilli(j.SendAt)
 	}
-	return job, err
+	return job
 }
 
 // checkTimes refuses an event that has expired, or whose SendAt is too late, by the clock of Redis, which

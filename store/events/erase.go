@@ -20,7 +20,7 @@ import (
 // device. Dead letters that name the user are deleted. It counts both, and reports whether events are
 // left that name the user and that a process is working on.
 func (s *Store) Erase(ctx context.Context, o *record.Operation) (events, dead int64, busy bool, err error) {
-	x := &erasing{s: s, user: o.Subject, quoted: []byte(`"` + o.Subject + `"`), until: o.Since}
+	x := &erasing{s: s, user: o.Subject, name: []byte(o.Subject), until: o.Since}
 	if events, busy, err = s.o.Queue.Edit(ctx, func(w *queue.Listed) ([]byte, bool, error) { return x.edit(ctx, w) }); err != nil {
 		return events, 0, true, fmt.Errorf("erase events of a user: %w", err)
 	}
@@ -32,7 +32,7 @@ func (s *Store) Erase(ctx context.Context, o *record.Operation) (events, dead in
 type erasing struct {
 	s        *Store
 	user     string
-	quoted   []byte // the user's name as JSON
+	name     []byte
 	until    int64
 	attached int64 // attachments that named the user
 }
@@ -58,15 +58,14 @@ func (x *erasing) edit(ctx context.Context, w *queue.Listed) (payload []byte, ch
 			return nil, false, err
 		}
 	}
-	if !bytes.Contains(w.Job.Payload, x.quoted) {
+	if !bytes.Contains(w.Job.Payload, x.name) {
 		return nil, false, nil
 	}
 	j, err := DecodeJob(w.Job.Payload)
 	if err != nil || !j.without(x.user) {
 		return nil, false, nil //nolint:nilerr // a payload that cannot be read becomes a dead letter
 	}
-	payload, err = j.Encode()
-	return payload, true, err
+	return j.Encode(), true, nil
 }
 
 // names reports whether a dead letter names the user.
@@ -80,7 +79,7 @@ func (x *erasing) names(ctx context.Context, w *queue.Listed) (bool, error) {
 			return err == nil, err
 		}
 	}
-	if !bytes.Contains(w.Job.Payload, x.quoted) {
+	if !bytes.Contains(w.Job.Payload, x.name) {
 		return false, nil
 	}
 	j, err := DecodeJob(w.Job.Payload)

@@ -8,6 +8,7 @@ import (
 
 	"fanfare/api"
 	"fanfare/store/events/render"
+	"fanfare/store/pack"
 	"fanfare/store/queue"
 )
 
@@ -137,10 +138,26 @@ func JobOf(c *queue.Claimed) (*Job, error) {
 	return j, err
 }
 
-// DecodeJob reads the form of Encode (job_text.go).
+// Encode writes the job for the queue.
+func (j *Job) Encode() []byte { return pack.Encode(j) }
+
+// ShowJob makes JSON of an event's queue entry, for its dead letter.
+func ShowJob(_ string, payload []byte) json.RawMessage {
+	j, err := DecodeJob(payload)
+	if err != nil {
+		return payload
+	}
+	shown, err := json.Marshal(j)
+	if err != nil {
+		return payload
+	}
+	return shown
+}
+
+// DecodeJob reads the form of Encode.
 func DecodeJob(payload []byte) (*Job, error) {
 	j := new(Job)
-	if err := json.Unmarshal(payload, j); err != nil {
+	if err := pack.Decode(payload, j); err != nil {
 		return nil, fmt.Errorf("decode event: %w", err)
 	}
 	return j, nil

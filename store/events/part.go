@@ -86,11 +86,7 @@ func Split(ctx context.Context, q *queue.Queue, id string, j *Job, users []strin
 		part := *j
 		part.Of, part.Parts, part.Cursor, part.Counted = id, 0, "", Counts{}
 		part.Audience = Audience{Users: users[from:min(from+PartSize, len(users))], Chat: j.Audience.Chat}
-		payload, err := part.Encode()
-		if err != nil {
-			return "", 0, err
-		}
-		jobs = append(jobs, queue.Job{ID: queue.NewID(shard, time.Now()), Fresh: true, Shard: shard, Group: id, Payload: payload})
+		jobs = append(jobs, queue.Job{ID: queue.NewID(shard, time.Now()), Fresh: true, Shard: shard, Group: id, Payload: part.Encode()})
 	}
 	if len(jobs) == 0 {
 		if was, n, found, err := SplitBefore(ctx, q, id, j.Cursor); found || err != nil {

@@ -47,5 +47,5 @@ func (s *Store) testJob(ctx context.Context, user, token, id string, now time.Ti
 	}
 	return entry(id, &Job{
 		Type: api.TestEventType, Audience: Audience{Device: &OneDevice{User: user, Token: token}}, Push: *push, AcceptedAt: now.UnixMilli(),
-	}, nil)
+	}, nil), nil
 }
