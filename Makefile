@@ -22,7 +22,7 @@ CAPACITY = ^Test(Q5_NoLostWakeUp|BacklogDrains|OneUserEventDuringAFanOut|W17_AMi
 COMPILED = GOFLAGS="$(GOFLAGS) -gcflags=modernc.org/...=-race=false -gcflags=github.com/yuin/gopher-lua/...=-race=false"
 
 .DEFAULT_GOAL := help
-.PHONY: help build release quick test full capacity engines clocks faults faults-short soak fuzz bench bench-growth bench-against lint size openapi clients
+.PHONY: help build release quick test full capacity engines clocks faults faults-short soak fuzz bench bench-growth bench-against lint size openapi chart clients
 
 # What `fanfare version` and fanfare_build_info say.
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
@@ -95,6 +95,9 @@ size: ## count lines of code: server, Lua, tests, and what stands beside them
 
 openapi: ## generate the OpenAPI document anew
 	go generate ./openapi
+
+chart: ## render the chart for Helm, and compare it with the base for kustomize
+	cd deploy/charttest && go vet ./... && go test -count=1 ./...
 
 clients: ## check the OpenAPI document, and try clients that are made of it (needs npm)
 	./.ci/clients.sh

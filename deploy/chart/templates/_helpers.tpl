@@ -1,0 +1,38 @@
+{{/* A release that is called fanfare, or whose name has it, gives its name to everything. */}}
+{{- define "fanfare.name" -}}
+{{- if contains "fanfare" .Release.Name }}{{ .Release.Name }}{{ else }}{{ .Release.Name }}-fanfare{{ end -}}
+{{- end }}
+
+{{/* Labels that select the pods of this release, and never change. */}}
+{{- define "fanfare.selector" -}}
+app.kubernetes.io/name: fanfare
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "fanfare.labels" -}}
+{{ include "fanfare.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+{{- end }}
+
+{{- define "fanfare.secret" -}}
+{{- .Values.secret.existing | default (include "fanfare.name" .) }}
+{{- end }}
+
+{{- define "fanfare.image" -}}
+{{- with .Values.image -}}
+{{- if .digest }}{{ .repository }}@{{ .digest }}{{ else }}{{ .repository }}:{{ .tag | default $.Chart.AppVersion }}{{ end -}}
+{{- end -}}
+{{- end }}
+
+{{/* The first API key is a file if the Secret has one. */}}
+{{- define "fanfare.adminKey" -}}
+{{- with .Values.secret }}{{ if and (or .existing .adminKey) (not .noAdminKey) }}yes{{ end }}{{ end -}}
+{{- end }}
+
+{{- define "fanfare.apns" -}}
+{{- with .Values.apns }}
+{{- if or .keyID .teamID .key }}{{ if not (and .keyID .teamID) }}{{ fail "apns.keyID and apns.teamID are needed together" }}{{ end }}yes{{ end -}}
+{{- end -}}
+{{- end }}
