@@ -2,6 +2,7 @@
 
 # Versions of tools are pinned, so that a run today and in a year say the same.
 GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+CYCLONEDX := github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0
 
 # ARGS goes to `go test` or to the benchmark: make test ARGS='-run TestShare'
 ARGS ?=
@@ -22,15 +23,16 @@ CAPACITY = ^Test(Q5_NoLostWakeUp|BacklogDrains|OneUserEventDuringAFanOut|W17_AMi
 COMPILED = GOFLAGS="$(GOFLAGS) -gcflags=modernc.org/...=-race=false -gcflags=github.com/yuin/gopher-lua/...=-race=false"
 
 .DEFAULT_GOAL := help
-.PHONY: help build release quick test full capacity engines clocks faults faults-short soak fuzz bench bench-growth bench-against lint size openapi chart clients
+.PHONY: help build release image quick test full capacity engines clocks faults faults-short soak fuzz bench bench-growth bench-against lint size openapi chart clients
 
 # What `fanfare version` and fanfare_build_info say.
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 BUILD = CGO_ENABLED=0 go build -trimpath -ldflags="-s -w -X fanfare/app.buildVersion=$(VERSION)"
 
-# Where and for what `make release` builds.
+# Where and for what `make release` builds, and the name of the image that `make image` pushes.
 DIST ?= dist
 PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
+IMAGE ?= fanfare
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -38,12 +40,18 @@ help: ## list the targets
 build: ## build ./fanfare
 	$(BUILD) -o fanfare .
 
-release: ## build static binaries for Linux and macOS, with their sums, into dist/
+release: ## build static binaries for Linux and macOS into dist/, each with what it is made of (CycloneDX), and their sums
 	rm -rf $(DIST) && mkdir -p $(DIST)
 	set -e; for p in $(PLATFORMS); do \
-		GOOS=$${p%/*} GOARCH=$${p#*/} $(BUILD) -o $(DIST)/fanfare-$(VERSION)-$${p%/*}-$${p#*/} .; \
+		name=$(DIST)/fanfare-$(VERSION)-$${p%/*}-$${p#*/}; \
+		GOOS=$${p%/*} GOARCH=$${p#*/} $(BUILD) -o $$name .; \
+		go run $(CYCLONEDX) bin -json -noserial -version $(VERSION) -output $$name.cdx.json $$name; \
 	done
 	cd $(DIST) && { sha256sum fanfare-* 2>/dev/null || shasum -a 256 fanfare-*; } >SHA256SUMS
+
+image: ## build the image for amd64 and arm64 with its SBOM and provenance, and push it as IMAGE:VERSION (needs docker buildx)
+	docker buildx build --platform linux/amd64,linux/arm64 --build-arg VERSION=$(VERSION) --sbom=true --provenance=mode=max \
+		--tag $(IMAGE):$(VERSION) --push .
 
 quick: ## vet and test what needs no server, without the race detector, in a minute
 	go vet ./...

@@ -3,6 +3,7 @@ package e2e
 import (
 	"crypto/sha256"
 	"debug/elf"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -100,8 +101,30 @@ func TestRelease(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	list, err := os.ReadFile(dist + "/" + name + ".cdx.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var made struct {
+		BOMFormat string `json:"bomFormat"`
+		Metadata  struct {
+			Component struct{ Name, Version string }
+		}
+		Components []struct{ Name, Version string }
+	}
+	if err := json.Unmarshal(list, &made); err != nil || made.BOMFormat != "CycloneDX" || made.Metadata.Component.Name != "fanfare" || made.Metadata.Component.Version != shippedVersion {
+		t.Errorf("%+v: %v", made, err)
+	}
+	for _, c := range made.Components {
+		if c.Name == "github.com/redis/go-redis/v9" && strings.HasPrefix(c.Version, "v9.") {
+			made.Components = nil
+		}
+	}
+	if made.Components != nil {
+		t.Errorf("what it is made of lacks go-redis: %v", made.Components)
+	}
 	sums, err := os.ReadFile(dist + "/SHA256SUMS")
-	if want := fmt.Sprintf("%x  %s\n", sha256.Sum256(binary), name); err != nil || string(sums) != want {
+	if want := fmt.Sprintf("%x  %s\n%x  %s.cdx.json\n", sha256.Sum256(binary), name, sha256.Sum256(list), name); err != nil || string(sums) != want {
 		t.Errorf("%q, want %q: %v", sums, want, err)
 	}
 	if after := tree(); after != before {
