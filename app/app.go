@@ -254,7 +254,7 @@ func (a *app) jobLoops() []loop {
 	loops = append(loops, a.chatLoops()...)
 	if a.config.has(roleJobs) {
 		loops = append(loops, loop{"outbox", a.outbox().Run}, loop{"jobs", func(ctx context.Context) error {
-			return a.jobQueue.Run(ctx, queue.ByType(a.jobHandlers()))
+			return a.jobQueue.Run(ctx, queue.ByType(traced(a.jobHandlers())))
 		}})
 	}
 	return loops

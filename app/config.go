@@ -33,6 +33,8 @@ type config struct {
 	RequestTimeout  time.Duration `env:"FANFARE_REQUEST_TIMEOUT" envDefault:"5s" least:"1ms" desc:"deadline of a request other than a stream or long poll"`
 	ShutdownTimeout time.Duration `env:"FANFARE_SHUTDOWN_TIMEOUT" envDefault:"20s" least:"1ms" desc:"how long a process drains after SIGTERM"`
 	LogLevel        logLevel      `env:"FANFARE_LOG_LEVEL" envDefault:"info" desc:"debug, info, warn or error"`
+	TracesURL       string        `env:"FANFARE_TRACES_URL" shown:"none" secret:"url" desc:"collector that gets spans by OTLP over HTTP, http[s]://[user:password@]host:port[/path], such as http://127.0.0.1:4318: calls, targeting, requests to push services and background jobs, below the traceparent of the caller. Without it nothing is recorded"`
+	TracesShare     float64       `env:"FANFARE_TRACES_SHARE" envDefault:"1" least:"0" most:"1" desc:"share of the calls without a traceparent, and of the jobs, whose spans are recorded. With a traceparent the caller has decided"`
 	LogFormat       string        `env:"FANFARE_LOG_FORMAT" shown:"text on a terminal, else json" desc:"text or json; messages of commands (not their answers) are text unless this is json"`
 
 	RedisURL    string `group:"Redis" env:"FANFARE_REDIS_URL" shown:"empty: embedded" secret:"url" desc:"redis://[user:password@]host:port[/db], redis+sentinel://[user:password@]h:p,h:p/<master>[/db] or redis+cluster://[user:password@]h:p,h:p; rediss... for TLS. The embedded Redis is for trying things out with one process: nothing in it survives a stop. On an address that is not loopback it must be asked for as 'embedded'"`

@@ -62,6 +62,11 @@ func (c *config) checkBounds() problems {
 
 // inBounds compares a number or a time with bounds in the form of the variable; most may be "".
 func inBounds(field reflect.Value, least, most string) bool {
+	if field.Kind() == reflect.Float64 {
+		low, _ := strconv.ParseFloat(least, 64)
+		high, err := strconv.ParseFloat(most, 64)
+		return field.Float() >= low && (err != nil || field.Float() <= high) // NaN is neither
+	}
 	bound := func(text string) int64 {
 		if field.Type() == reflect.TypeFor[time.Duration]() {
 			d, _ := time.ParseDuration(text) // a bound of the program's own

@@ -71,7 +71,7 @@ func TestConfigReadsEveryVariable(t *testing.T) {
 		"FANFARE_USER_KEYS_FILE=" + file, "FANFARE_USER_CONFIRM=on", "FANFARE_USER_RATE_LIMIT=20/s", "FANFARE_USER_MESSAGE_RATE_LIMIT=1/s:3", "FANFARE_USER_MESSAGE_BYTES=1000000/h",
 		"FANFARE_ALLOWED_ORIGINS=https://a.example, capacitor://localhost", "FANFARE_TRUSTED_PROXIES=10.0.0.0/8, ::1/128",
 		"FANFARE_TLS_CERT_FILE=" + file, "FANFARE_TLS_KEY_FILE=" + file,
-		"FANFARE_CONSOLE=read", "FANFARE_PUBLIC_URL=https://ops.example.com/fanfare", "FANFARE_CONSOLE_PAYLOADS=off",
+		"FANFARE_TRACES_URL=http://collector.example:4318", "FANFARE_TRACES_SHARE=0.5", "FANFARE_CONSOLE=read", "FANFARE_PUBLIC_URL=https://ops.example.com/fanfare", "FANFARE_CONSOLE_PAYLOADS=off",
 	}
 	c := mustParse(t, environ...)
 	if got := c.ShardSet.String(); got != "0,1,2,3,7" {

@@ -131,6 +131,11 @@ func serve(ctx context.Context, c *config, to outputs) error {
 		}
 		defer lock.Close()
 	}
+	stopTraces, err := startTraces(ctx, c, log)
+	if err != nil {
+		return err
+	}
+	defer stopTraces()
 	a, err := build(ctx, c, log)
 	if err != nil {
 		return err

@@ -83,7 +83,7 @@ func (d *Delivery) fit(ctx context.Context, w *work) bool {
 // call to return.
 func (d *Delivery) started(ctx context.Context, w *work, a transport.Answer, began time.Time) {
 	if !withheld(a) {
-		d.o.Metrics.answered(w.m.platform(), a, w.m.AcceptedAt)
+		d.answered(w, a, began)
 	}
 	if a.Outcome != transport.Delivered || w.m.Suspect || time.Since(began) > slowSend {
 		w.group.Go(func() { d.handleToken(ctx, w, &a, began) })

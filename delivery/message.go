@@ -66,6 +66,7 @@ type eventPart struct {
 	TTL            int64        `cbor:"7,keyasint,omitempty"`
 	NoRetryUnknown bool         `cbor:"8,keyasint,omitempty"`
 	Payload        []byte       `cbor:"9,keyasint"`
+	Trace          string       `cbor:"10,keyasint,omitempty"`
 }
 
 // The type and the priority of most notifications.
@@ -113,12 +114,12 @@ func (m *message) devicePart() []byte {
 	return pack.Encode(&p)
 }
 
-func encodeEvent(event string, acceptedAt int64, p *render.Push) []byte {
+func encodeEvent(event string, acceptedAt int64, trace string, p *render.Push) []byte {
 	payload := string(p.Payload)
 	if event != "" {
 		payload = strings.ReplaceAll(payload, event, eventByte)
 	}
-	part := eventPart{AcceptedAt: acceptedAt, Expiration: p.Expiration, ExpiresAt: p.ExpiresAt, TTL: p.TTL,
+	part := eventPart{AcceptedAt: acceptedAt, Trace: trace, Expiration: p.Expiration, ExpiresAt: p.ExpiresAt, TTL: p.TTL,
 		NoRetryUnknown: p.NoRetryUnknown, Payload: []byte(packPayload.Replace(payload))}
 	if p.PushType != usualType {
 		part.PushType = p.PushType
@@ -134,7 +135,7 @@ func encodeEvent(event string, acceptedAt int64, p *render.Push) []byte {
 
 // encode writes the message.
 func (m *message) encode() []byte {
-	return append(m.devicePart(), encodeEvent(m.Event, m.AcceptedAt, &m.Push)...)
+	return append(m.devicePart(), encodeEvent(m.Event, m.AcceptedAt, m.Trace, &m.Push)...)
 }
 
 // encoder encodes the messages of one event. The common part, mostly the payload, is encoded
@@ -154,7 +155,7 @@ func (e *encoder) message(user string, d *api.Device) []byte {
 	push := e.job.PushFor(d)
 	common, ok := e.common[push]
 	if !ok {
-		common = encodeEvent(e.event, e.job.AcceptedAt, push)
+		common = encodeEvent(e.event, e.job.AcceptedAt, e.job.Trace, push)
 		e.common[push] = common
 	}
 	m := message{
@@ -182,7 +183,7 @@ func decodeMessage(group string, text []byte) (*message, error) {
 	m := &message{
 		Event: event, Token: cmp.Or(d.Token, hex.EncodeToString(d.Hex)), User: d.User, Topic: d.Topic, Environment: api.EnvProduction,
 		RegisteredAt: d.RegisteredAt, Target: d.Target, Suspect: d.Suspect, Retrying: d.Retrying, Refused: d.Refused, RefusedSaid: d.RefusedSaid,
-		AcceptedAt: p.AcceptedAt,
+		AcceptedAt: p.AcceptedAt, Trace: p.Trace,
 		Push: render.Push{PushType: cmp.Or(p.PushType, usualType), Priority: cmp.Or(p.Priority, usualPriority), CollapseID: event,
 			Expiration: p.Expiration, ExpiresAt: p.ExpiresAt, TTL: p.TTL, NoRetryUnknown: p.NoRetryUnknown,
 			Payload: []byte(strings.ReplaceAll(unpackPayload.Replace(string(p.Payload)), eventByte, event))},

@@ -103,7 +103,7 @@ func (d *Delivery) works(e *OneHop, to []Recipient) []work {
 		messages[i] = message{
 			Token: r.Device.Token, User: r.User, Topic: r.Device.Topic, Environment: r.Device.Environment,
 			RegisteredAt: r.Device.RegisteredAt.UnixMilli(), Event: id, AcceptedAt: e.Job.AcceptedAt, Push: *e.Job.PushFor(r.Device),
-			Target: r.Device.Target, Suspect: r.Device.State == api.DeviceSuspect,
+			Target: r.Device.Target, Suspect: r.Device.State == api.DeviceSuspect, Trace: e.Job.Trace,
 		}
 		app := d.app(&messages[i])
 		works[i] = work{

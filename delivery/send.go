@@ -1,16 +1,21 @@
 package delivery
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
 
 	"fanfare/api"
+	"fanfare/api/trace"
 	"fanfare/delivery/transport"
 	"fanfare/store/apps"
 	"fanfare/store/devices"
 	"fanfare/store/events"
 	"fanfare/store/queue"
+
+	"go.opentelemetry.io/otel/attribute"
+	oteltrace "go.opentelemetry.io/otel/trace"
 )
 
 const (
@@ -206,13 +211,32 @@ func (d *Delivery) send(w *work) transport.Answer {
 		if w.stale() || d.mayBeStopped(ctx, w) {
 			return transport.Answer{Outcome: transport.Again, RetryAfter: w.recheckDelay()}
 		}
+		began := time.Now()
 		a := transport.Await(ctx, d.o.Sender, n)
 		if withheld(a) {
 			continue // not written: wait for the lease's renewal, or for the next claim
 		}
-		d.o.Metrics.answered(w.m.platform(), a, w.m.AcceptedAt)
+		d.answered(w, a, began)
 		return a
 	}
+}
+
+// answered counts the answer to a request that began at a time, and records it below the call that brought the event.
+func (d *Delivery) answered(w *work, a transport.Answer, began time.Time) {
+	d.o.Metrics.answered(w.m.platform(), a, w.m.AcceptedAt)
+	if w.m.Trace == "" {
+		return
+	}
+	s := trace.Step{Name: "send", Kind: oteltrace.SpanKindClient, Began: began, Ended: time.Now(), Attributes: []attribute.KeyValue{
+		attribute.String("fanfare.event", w.m.Event), attribute.String("fanfare.notification", w.id), attribute.String("fanfare.platform", string(w.m.platform())),
+		attribute.String("fanfare.topic", w.m.Topic), attribute.String("fanfare.outcome", a.Outcome.String()), attribute.Int("http.response.status_code", a.Status)}}
+	if a.Took > 0 {
+		s.Began = s.Ended.Add(-a.Took)
+	}
+	if a.Outcome != transport.Delivered {
+		s.Failed = cmp.Or(a.Reason, a.Outcome.String())
+	}
+	trace.Record(w.m.Trace, s)
 }
 
 // notification is what the Sender gets.

@@ -9,6 +9,7 @@ import (
 	"fanfare/store/apps"
 	"fanfare/store/devices"
 	"fanfare/store/events"
+	"fanfare/store/events/render"
 	"fanfare/store/queue"
 	"fanfare/store/storetest"
 )
@@ -27,7 +28,7 @@ func TestWakesOfOneAppLeaveOthersTheirProbes(t *testing.T) {
 	_, err := d.o.Apps.PauseApp(t.Context(), "com.example.paused/production", "refused")
 	storetest.Must(t, err)
 	event := queue.NewID(0, time.Now())
-	job := Jobs(q, event, &events.Job{AcceptedAt: time.Now().UnixMilli()}, []Recipient{to})
+	job := Jobs(q, event, &events.Job{AcceptedAt: time.Now().UnixMilli(), Push: render.Push{Payload: []byte("{}")}}, []Recipient{to})
 	job[0].Guard = "none"
 	_, err = q.Enqueue(t.Context(), job...)
 	storetest.Must(t, err)

@@ -63,6 +63,8 @@ type message struct {
 	RefusedSaid string `json:"-"`
 	// Retrying reports whether this notification is counted as retrying.
 	Retrying bool `json:"retrying,omitempty"`
+	// Trace is events.Job.Trace.
+	Trace string `json:"-"`
 }
 
 // platform is the push service that issued the token.

@@ -29,6 +29,7 @@ type page struct {
 	marks   map[string]string    // marks of earlier notifications, see events.MarkText
 	reached map[string]bool      // users who have a marked notification
 	sent    events.Sent          // notifications with a mark that have ended
+	opened  time.Time            // when it was claimed; zero unless the event is traced
 	dated   bool                 // the job's time to live was turned into an expiry, which the queue does not have yet
 }
 
@@ -39,7 +40,11 @@ func open(c *queue.Claimed) *page {
 		c.Finish(queue.Result{Outcome: queue.Dead, Reason: "bad_payload", Err: err.Error()})
 		return nil
 	}
-	return &page{c: c, job: j, dated: j.Push.Begin(c.EnqueuedAt)}
+	p := &page{c: c, job: j, dated: j.Push.Begin(c.EnqueuedAt)}
+	if j.Trace != "" {
+		p.opened = time.Now()
+	}
+	return p
 }
 
 // event is the id of the event that is targeted.

@@ -15,6 +15,8 @@ import (
 	"fanfare/api"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
 )
 
 // meters are the metrics of HTTP. Their labels are route patterns and statuses, never a user, a token
@@ -130,6 +132,25 @@ func (s *Server) record(r *http.Request, info *requestInfo) {
 		s.meters.refused.WithLabelValues(string(info.code)).Inc()
 	}
 	s.log(r, info, status, took)
+	if info.span != nil {
+		info.endSpan(r.Method, status)
+	}
+}
+
+// endSpan ends the span of a request that is answered. It has the route's pattern and never the path, which may name a
+// user or a token.
+func (i *requestInfo) endSpan(method string, status int) {
+	method = methodLabel(method)
+	i.span.SetName(method + " " + i.route.pattern)
+	i.span.SetAttributes(attribute.String("http.request.method", method), attribute.String("http.route", i.route.pattern),
+		attribute.Int("http.response.status_code", status), attribute.String("fanfare.request_id", i.id))
+	if i.err != nil {
+		i.span.SetAttributes(attribute.String("error.type", string(i.code)))
+	}
+	if status >= http.StatusInternalServerError {
+		i.span.SetStatus(codes.Error, string(i.code))
+	}
+	i.span.End()
 }
 
 // log writes the one line of a request. Successes are logged only at debug level, so that a busy

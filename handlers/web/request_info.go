@@ -10,8 +10,10 @@ import (
 	"time"
 
 	"fanfare/api"
+	"fanfare/api/trace"
 
 	"github.com/go-chi/chi/v5"
+	oteltrace "go.opentelemetry.io/otel/trace"
 )
 
 // requestInfo is the state of a request and its response. It is the request's context, and it contains
@@ -31,8 +33,9 @@ type requestInfo struct {
 	err     error     // error that the response could not show, for the log
 	code    api.Code  // of err
 	started time.Time
-	body    int64 // bytes that the body takes of the limit
-	left    bool  // the request goes on as a stream without its handler, see leaveRequest
+	body    int64          // bytes that the body takes of the limit
+	left    bool           // the request goes on as a stream without its handler, see leaveRequest
+	span    oteltrace.Span // nil: no spans are recorded
 
 	deadline time.Time // zero: none
 	limit    sync.Once // makes limited
@@ -58,9 +61,13 @@ func (s *Server) newInfo(w http.ResponseWriter, r *http.Request) *requestInfo {
 	if !validRequestID(id) {
 		id = newRequestID()
 	}
-	return &requestInfo{
+	info := &requestInfo{
 		Context: r.Context(), answer: answer{ResponseWriter: w}, id: id, route: s.unmatched, started: time.Now(),
 	}
+	if trace.On() {
+		info.Context, info.span = trace.Call(info.Context, r.Header.Get("Traceparent"), info.started)
+	}
+	return info
 }
 
 // keyID is the API key's id; "" on an open server.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"fanfare/api"
+	"fanfare/api/trace"
 	"fanfare/store/queue"
 )
 
@@ -187,7 +188,7 @@ func (s *Store) job(ctx context.Context, id string, e *api.EventRequest, now tim
 		return queue.Job{}, err
 	}
 	audience, pages := storedAudience(&e.Audience)
-	j := &Job{Type: e.Type, Actor: e.Actor, Object: e.Object, Audience: audience, Push: *push, AcceptedAt: now.UnixMilli()}
+	j := &Job{Type: e.Type, Actor: e.Actor, Object: e.Object, Audience: audience, Push: *push, AcceptedAt: now.UnixMilli(), Trace: trace.Parent(ctx)}
 	if !sendAt.IsZero() {
 		j.SendAt = sendAt.UnixMilli()
 		j.AcceptedAt = j.SendAt

@@ -52,6 +52,8 @@ type Job struct {
 	// Settled is the fence of the claim that sent some of a part's notifications and left none of them without a
 	// mark. 0: no claim did.
 	Settled int64 `json:"settled,omitempty"`
+	// Trace is the span of the call that brought the event, as trace.Parent names it; "": nothing is recorded below it.
+	Trace string `json:"trace,omitempty"`
 
 	variants render.Variants
 	here     time.Time // when this process accepted it; zero: it comes out of the queue
