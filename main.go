@@ -14,5 +14,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	os.Exit(app.Run(ctx, os.Args[1:], os.Environ(), os.Stdout, os.Stderr))
+	os.Exit(app.Run(ctx, app.Program{
+		Args: os.Args[1:], Environ: os.Environ(), Stdout: os.Stdout, Stderr: os.Stderr, Documents: documents,
+	}))
 }

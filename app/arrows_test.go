@@ -108,7 +108,7 @@ func floor(pkg string) int {
 	case within(pkg, "store"):
 		return 1
 	}
-	return 0 // api, migrations, openapi
+	return 0 // api, migrations, openapi, docs/site, asset
 }
 
 // storeFloor orders the packages inside the store: nouns import engines, and engines import openers.
@@ -153,6 +153,10 @@ func allowed(from, to string) bool {
 		return within(from, "bench")
 	case to == "openapi":
 		return from == "app" || from == "openapi/gen" // the documents are handed to handlers, which they are made from
+	case to == "docs/site":
+		return from == "app"
+	case to == "asset": // what is served as it is in the program
+		return from == "openapi" || from == "docs/site"
 	case from == to:
 		return true
 	case to == "store/queue/shard": // only the queue uses its engine
@@ -163,7 +167,7 @@ func allowed(from, to string) bool {
 		return within(to, "api") // it uses no noun and no store
 	case from == "console": // it calls the routes
 		return to == "api"
-	case from == "openapi":
+	case from == "openapi", from == "docs/site", from == "asset":
 		return false
 	case within(from, "store") && within(to, "store"):
 		return storeFloor(from) > storeFloor(to) || from == "store/chat/live" && to == "store/chat"
@@ -199,7 +203,7 @@ func TestAllowedKnowsTheForbiddenArrows(t *testing.T) {
 		{"delivery/apns", "delivery/apns/apnstest"}, {"handlers", "delivery/transport"}, {"delivery/logsender", "delivery/apns"},
 		{"delivery/fcm", "delivery/apns"}, {"delivery/fcm", "delivery/fcm/fcmtest"}, {"delivery/exchange", "delivery/fcm"}, {"delivery/webpush", "delivery/fcm"}, {"delivery/webpush", "delivery/webpush/webpushtest"},
 		{"console", "handlers"}, {"console", "handlers/web"}, {"console", "store/sessions"}, {"handlers", "console"}, {"delivery", "console"},
-		{"handlers", "openapi"}, {"openapi", "handlers"}, {"openapi", "api"}, {"handlers/web", "openapi"}, {"handlers/web", "handlers"}, {"handlers/web", "store/events"},
+		{"handlers", "openapi"}, {"openapi", "handlers"}, {"openapi", "api"}, {"openapi", "docs/site"}, {"docs/site", "openapi"}, {"docs/site", "api"}, {"handlers", "docs/site"}, {"asset", "api"}, {"console", "asset"}, {"handlers/web", "openapi"}, {"handlers/web", "handlers"}, {"handlers/web", "store/events"},
 		{"store/stock", "store/sales"}, {"store/stock", "store/record"},
 		{"store/chat", "store/chat/live"}, {"store/chat/live", "store/events"}, {"store/events/render", "store/queue"},
 	} {
@@ -280,8 +284,8 @@ func TestPackagesHaveNoImportCycle(t *testing.T) {
 	}
 }
 
-// Only store/* imports go-redis, only handlers chi, only delivery/apns apns2, and only delivery/h2
-// x/net/http2. Tests are excepted.
+// A library that only one package, or the packages of one folder, should know is imported by no other. Tests are
+// excepted.
 func TestLibrariesStayInTheirPackage(t *testing.T) {
 	t.Parallel()
 	rules := []struct {
@@ -294,6 +298,7 @@ func TestLibrariesStayInTheirPackage(t *testing.T) {
 		{"github.com/jmoiron/sqlx", func(s source) bool { return within(s.pkg, "store") }},
 		{"github.com/sideshow/apns2", func(s source) bool { return s.pkg == "delivery/apns" }},
 		{"golang.org/x/net/http2", func(s source) bool { return s.pkg == "delivery/h2" }},
+		{"github.com/yuin/goldmark", func(s source) bool { return s.pkg == "docs/site" }},
 		{"github.com/caarlos0/env", func(s source) bool { return s.pkg == "app" }},
 	}
 	for _, s := range mustParseModule(t) {

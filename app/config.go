@@ -3,6 +3,7 @@ package app
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"iter"
 	"reflect"
 	"slices"
@@ -94,6 +95,8 @@ type config struct {
 	UserMaxInFlight      int64         `env:"FANFARE_USER_MAX_IN_FLIGHT" envDefault:"32" least:"1" desc:"requests of one user that this process answers at once; it counts calls that a user token can make, whether a token or an API key makes them. One more is answered 429. User tokens together have at most 80 % of the 4,096 requests that a process answers at once"`
 	// Whether Go's own variables GOGC and GOMEMLIMIT are set.
 	ownGC, ownMemory bool
+
+	documents fs.FS // what Program.Documents has
 }
 
 // The roles that FANFARE_ROLES knows.

@@ -37,7 +37,7 @@ func TestRevokeByTheKeyItself(t *testing.T) {
 	environ := []string{"FANFARE_DATABASE_URL=sqlite:" + filepath.Join(t.TempDir(), "x.db")}
 	run := func(want int, args ...string) (out, errs string) {
 		var o, e bytes.Buffer
-		if code := Run(t.Context(), args, environ, &o, &e); code != want {
+		if code := Run(t.Context(), Program{Args: args, Environ: environ, Stdout: &o, Stderr: &e}); code != want {
 			t.Fatalf("%s: exit code %d: %s", args, code, &e)
 		}
 		return strings.TrimSpace(o.String()), e.String()

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"os"
@@ -63,12 +64,21 @@ type usageError string
 // Error says what is wrong with the command line.
 func (e usageError) Error() string { return string(e) }
 
-// Run is the whole program. It takes arguments and environment and returns the exit code. It ends
-// when ctx ends. The code is 0 after a clean stop, 1 if something failed, and 2 if the command line
-// cannot be understood.
-func Run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) int {
-	to := outputsOf(len(args) == 0 || args[0] == "serve", environ, stdout, stderr)
-	err := dispatch(ctx, args, environ, to)
+// Program is what the program gets from outside.
+type Program struct {
+	Args           []string // without the program's name
+	Environ        []string // as os.Environ gives it
+	Stdout, Stderr io.Writer
+	// Documents has the Markdown of the repository, by its paths there. Default: the pages below /docs/ say
+	// that it is missing.
+	Documents fs.FS
+}
+
+// Run is the whole program, and returns the exit code. It ends when ctx ends. The code is 0 after a clean stop, 1 if
+// something failed, and 2 if the command line cannot be understood.
+func Run(ctx context.Context, p Program) int {
+	to := outputsOf(len(p.Args) == 0 || p.Args[0] == "serve", p.Environ, p.Stdout, p.Stderr)
+	err := dispatch(ctx, p, to)
 	var usage usageError
 	switch {
 	case err == nil:
@@ -82,7 +92,8 @@ func Run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 }
 
 // dispatch finds the command. Commands without configuration come first.
-func dispatch(ctx context.Context, args, environ []string, to outputs) error {
+func dispatch(ctx context.Context, p Program, to outputs) error {
+	args := p.Args
 	name := "serve"
 	if len(args) > 0 {
 		name = args[0]
@@ -105,10 +116,11 @@ func dispatch(ctx context.Context, args, environ []string, to outputs) error {
 	if err != nil {
 		return err
 	}
-	c, err := parseConfig(environ)
+	c, err := parseConfig(p.Environ)
 	if err != nil {
 		return err
 	}
+	c.documents = p.Documents
 	if err := run(ctx, c, to); err != nil {
 		return fmt.Errorf("%s", c.scrub(err.Error()))
 	}

@@ -22,7 +22,7 @@ func TestRun(t *testing.T) {
 		var out, errs storetest.Lines
 		ended := make(chan int, 1)
 		environ := []string{"FANFARE_ADDR=127.0.0.1:0", "FANFARE_LOG_FORMAT=text", "FANFARE_DATABASE_URL=sqlite:" + filepath.Join(t.TempDir(), "x.db")}
-		go func() { ended <- Run(ctx, nil, environ, &out, &errs) }()
+		go func() { ended <- Run(ctx, Program{Environ: environ, Stdout: &out, Stderr: &errs}) }()
 		storetest.Eventually(t, 20*time.Second, "the banner", func() bool { return strings.Contains(out.String(), "/docs/") })
 		cancel()
 		select {
@@ -40,14 +40,14 @@ func TestRun(t *testing.T) {
 		cancel()
 		var out, errs bytes.Buffer
 		environ := []string{"FANFARE_ADDR=127.0.0.1:0", "FANFARE_DATABASE_URL=sqlite:" + filepath.Join(t.TempDir(), "x.db")}
-		if code := Run(ctx, nil, environ, &out, &errs); code != 0 {
+		if code := Run(ctx, Program{Environ: environ, Stdout: &out, Stderr: &errs}); code != 0 {
 			t.Errorf("exit code %d: %s", code, &errs)
 		}
 	})
 	t.Run("UsageIsNotFailure", func(t *testing.T) {
 		t.Parallel()
 		var out, errs bytes.Buffer
-		if code := Run(t.Context(), []string{"serve", "loudly"}, nil, &out, &errs); code != 2 || !strings.Contains(errs.String(), "loudly") {
+		if code := Run(t.Context(), Program{Args: []string{"serve", "loudly"}, Stdout: &out, Stderr: &errs}); code != 2 || !strings.Contains(errs.String(), "loudly") {
 			t.Errorf("exit code %d: %s", code, &errs)
 		}
 	})
@@ -55,7 +55,7 @@ func TestRun(t *testing.T) {
 		t.Parallel()
 		var out, errs bytes.Buffer
 		environ := []string{"FANFARE_REDIS_URL=redis://:hunter2@127.0.0.1:1/notanumber"}
-		if code := Run(t.Context(), nil, append(environ, "FANFARE_DATABASE_URL=sqlite:"+filepath.Join(t.TempDir(), "x.db")), &out, &errs); code != 1 {
+		if code := Run(t.Context(), Program{Environ: append(environ, "FANFARE_DATABASE_URL=sqlite:"+filepath.Join(t.TempDir(), "x.db")), Stdout: &out, Stderr: &errs}); code != 1 {
 			t.Errorf("exit code %d", code)
 		}
 		if text := errs.String(); strings.Contains(text, "hunter2") || !strings.Contains(text, "FANFARE_REDIS_URL") {
@@ -85,7 +85,7 @@ func TestWhatIsSaidHasOneForm(t *testing.T) {
 				if row.line == "serve" {
 					environ = append(environ, "FANFARE_ROLES=nothing", "FANFARE_SHARDS=0")
 				}
-				if code := Run(t.Context(), strings.Fields(row.line), environ, &out, &errs); code != row.code || errs.Len() == 0 {
+				if code := Run(t.Context(), Program{Args: strings.Fields(row.line), Environ: environ, Stdout: &out, Stderr: &errs}); code != row.code || errs.Len() == 0 {
 					t.Errorf("%q: exit code %d: %s", format, code, &errs)
 				}
 				wantJSON := format == "json" || format == "" && row.json

@@ -19,7 +19,7 @@ import (
 func runVAPID(t *testing.T, want int, args ...string) (out, errs string) {
 	t.Helper()
 	var o, e bytes.Buffer
-	if code := Run(t.Context(), append([]string{"vapid"}, args...), nil, &o, &e); code != want {
+	if code := Run(t.Context(), Program{Args: append([]string{"vapid"}, args...), Stdout: &o, Stderr: &e}); code != want {
 		t.Fatalf("%s: exit code %d: %s", args, code, &e)
 	}
 	return o.String(), e.String()

@@ -1,15 +1,15 @@
-package openapi
+package asset
 
 import (
 	"compress/gzip"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 )
 
-// The document and our pages go compressed to those who take it, and not again to
-// those who have them.
+// A file goes compressed to clients that take it, and not again to clients that have it.
 func TestCompression(t *testing.T) {
 	t.Parallel()
 	get := func(h http.Handler, path string, headers ...string) *httptest.ResponseRecorder {
@@ -21,8 +21,8 @@ func TestCompression(t *testing.T) {
 		h.ServeHTTP(w, r)
 		return w
 	}
-	pages := UI(http.NotFound)
-	for path, h := range map[string]http.Handler{"/openapi.json": Document(), "/docs/": pages, "/docs/start.js": pages, "/docs/page.css": pages} {
+	text := strings.Repeat("something that is said again and again\n", 1000)
+	for path, h := range map[string]http.Handler{"/text": Serve([]byte(text), "text/plain"), "/page": WithPolicy(Serve([]byte(text), "text/html"))} {
 		plain := get(h, path)
 		if plain.Code != 200 || plain.Header().Get("Content-Encoding") != "" || plain.Body.Len() == 0 || plain.Header().Get("Vary") != "Accept-Encoding" {
 			t.Errorf("%s: %d %v", path, plain.Code, plain.Header())
@@ -48,7 +48,7 @@ func TestCompression(t *testing.T) {
 			t.Errorf("%s again: %d", path, again.Code)
 		}
 	}
-	if document := get(Document(), "/", "Accept-Encoding", "gzip").Body.Len(); document > len(JSON())/5 {
-		t.Errorf("the document is still %d bytes of %d", document, len(JSON()))
+	if zipped := get(Serve([]byte(text), "text/plain"), "/", "Accept-Encoding", "gzip").Body.Len(); zipped > len(text)/5 {
+		t.Errorf("the text is still %d bytes of %d", zipped, len(text))
 	}
 }

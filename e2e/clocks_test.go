@@ -73,7 +73,7 @@ func mustBuildShifted(t testing.TB) string {
 	list, err := json.Marshal(map[string]any{"Replace": map[string]string{original: replaced}})
 	storetest.Must(t, err)
 	storetest.Must(t, os.WriteFile(overlay, list, 0o600))
-	return shifted.must(t, []string{"CGO_ENABLED=0"}, "-overlay="+overlay)
+	return shifted.must(t, storetest.Root, []string{"CGO_ENABLED=0"}, "-overlay="+overlay)
 }
 
 // shiftVars set a clock that is wrong, with jumps only at times.

@@ -84,8 +84,8 @@ var shipped binary
 // shippedVersion is the version of the shipped program.
 const shippedVersion = "v9.8.7"
 
-// mustBuildShipped returns the path of the program as the Dockerfile builds it. The other one is built with it, so
-// that no test runs beside the compiler.
+// mustBuildShipped returns the path of the program as the Dockerfile builds it, from the files that .dockerignore lets
+// into the image. The other one is built with it, so that no test runs beside the compiler.
 func mustBuildShipped(t testing.TB) string {
 	t.Helper()
 	flags := regexp.MustCompile(`(?s)go build -trimpath -ldflags="([^"]+)"`).FindStringSubmatch(storetest.RepositoryFile(t, "Dockerfile"))
@@ -93,18 +93,18 @@ func mustBuildShipped(t testing.TB) string {
 		t.Fatal("the Dockerfile has no build line")
 	}
 	if withRace() { // linking takes half as long without what debuggers read
-		built.must(t, []string{"CGO_ENABLED=1"}, "-race", "-ldflags=-s -w")
+		built.must(t, storetest.Root, []string{"CGO_ENABLED=1"}, "-race", "-ldflags=-s -w")
 	}
-	return shipped.must(t, []string{"CGO_ENABLED=0"}, "-trimpath", "-ldflags="+strings.ReplaceAll(flags[1], "$VERSION", shippedVersion))
+	return shipped.must(t, mustCopyImage, []string{"CGO_ENABLED=0"}, "-trimpath", "-ldflags="+strings.ReplaceAll(flags[1], "$VERSION", shippedVersion))
 }
 
-// must builds the program at the first call.
-func (b *binary) must(t testing.TB, env []string, flags ...string) string {
+// must builds the program at the first call, from the folder that from returns.
+func (b *binary) must(t testing.TB, from func(testing.TB) string, env []string, flags ...string) string {
 	t.Helper()
 	storetest.SkipShort(t, "the whole program")
 	b.once.Do(func() {
 		build := exec.Command("go", slices.Concat([]string{"build", "-o", b.path}, flags, []string{"fanfare"})...)
-		build.Env = append(os.Environ(), env...)
+		build.Dir, build.Env = from(t), append(os.Environ(), env...)
 		if out, err := build.CombinedOutput(); err != nil {
 			b.err = fmt.Errorf("build: %w\n%s", err, out)
 		}

@@ -199,7 +199,7 @@ func TestDocsInABrowser(t *testing.T) {
 	w.workChats()
 	b := mustBrowser(t, w.url)
 	b.prefers(t, "light")
-	b.open(t, w.url+"/docs/", ".opblock")
+	b.open(t, w.url+"/docs/api/", ".opblock")
 	t.Run("it is readable in light and dark, as the reader prefers", func(t *testing.T) {
 		b.execute(t, "#operations-push-listEventTypes")
 		b.readable(t, func(background float64) bool { return background > 0.7 })

@@ -162,14 +162,16 @@ func TestInternalErrors(t *testing.T) {
 func TestHeaders(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	for _, path := range []string{"/healthz", "/v1/event-types", "/nothing", "/docs/", "/openapi.json", "/docs/swagger-ui.css"} {
+	for _, path := range []string{"/healthz", "/v1/event-types", "/nothing", "/docs/", "/docs/jobs", "/docs/nothing", "/docs/api/", "/llms.txt", "/openapi.json", "/docs/api/swagger-ui.css"} {
 		a := w.get(path)
 		if a.header.Get("X-Content-Type-Options") != "nosniff" || !strings.Contains(a.header.Get("Content-Security-Policy"), "default-src 'none'") {
 			t.Errorf("%s: %v", path, a.header)
 		}
 	}
-	if csp := w.get("/docs/").header.Get("Content-Security-Policy"); !strings.Contains(csp, "script-src 'self'") || strings.Contains(csp, "unsafe") {
-		t.Errorf("the page's policy is %s", csp)
+	for _, path := range []string{"/docs/", "/docs/nothing", "/docs/api/"} {
+		if csp := w.get(path).header.Get("Content-Security-Policy"); !strings.Contains(csp, "script-src 'self'") || strings.Contains(csp, "unsafe") {
+			t.Errorf("the policy of %s is %s", path, csp)
+		}
 	}
 }
 
@@ -209,13 +211,21 @@ func TestDocs(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	for path, want := range map[string]string{
-		"/docs/":                     "text/html; charset=utf-8",
-		"/docs/start.js":             "text/javascript; charset=utf-8",
-		"/docs/page.css":             "text/css; charset=utf-8",
-		"/docs/swagger-ui-bundle.js": "javascript",
-		"/docs/swagger-ui.css":       "text/css; charset=utf-8",
-		"/docs/favicon-32x32.png":    "image/png",
-		"/openapi.json":              "application/json",
+		"/docs/":                         "text/html; charset=utf-8",
+		"/docs/jobs":                     "text/html; charset=utf-8",
+		"/docs/jobs.md":                  "text/markdown; charset=utf-8",
+		"/docs/search.json":              "application/json",
+		"/docs/console.png":              "image/png",
+		"/docs/monitoring/alerts.yml":    "text/plain; charset=utf-8",
+		"/docs/api/":                     "text/html; charset=utf-8",
+		"/docs/api/start.js":             "text/javascript; charset=utf-8",
+		"/docs/api/page.css":             "text/css; charset=utf-8",
+		"/docs/api/swagger-ui-bundle.js": "javascript",
+		"/docs/api/swagger-ui.css":       "text/css; charset=utf-8",
+		"/docs/api/favicon-32x32.png":    "image/png",
+		"/docs/webpush/":                 "text/html; charset=utf-8",
+		"/llms.txt":                      "text/plain; charset=utf-8",
+		"/openapi.json":                  "application/json",
 	} {
 		if a := w.get(path); a.status != 200 || !strings.Contains(a.header.Get("Content-Type"), want) || a.body == "" {
 			t.Errorf("%s: %d %s", path, a.status, a.header.Get("Content-Type"))
@@ -227,8 +237,10 @@ func TestDocs(t *testing.T) {
 	if a := w.get("/docs"); a.status != 301 || a.header.Get("Location") != "/docs/" {
 		t.Errorf("/docs: %d %v", a.status, a.header)
 	}
-	for _, path := range []string{"/docs/nothing.js", "/docs/page/", "/docs/embed.go"} {
-		w.get(path).wants(t, 404, problem(api.CodeNotFound, "there is nothing at this path"))
+	for _, path := range []string{"/docs/nothing.js", "/docs/page/", "/docs/embed.go", "/docs/api/nothing.js", "/docs/api/embed.go"} {
+		if a := w.get(path); a.status != 404 || !strings.Contains(a.body, "<h1>There is no such page</h1>") {
+			t.Errorf("%s: %d %s", path, a.status, a.body)
+		}
 	}
 }
 

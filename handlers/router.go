@@ -23,6 +23,7 @@ func (s *server) routes() []web.Route {
 		route("GET", "/", web.Open, web.HandlePlain(http.RedirectHandler("/docs/", http.StatusFound))),
 		route("GET", "/docs", web.Open, web.HandlePlain(http.RedirectHandler("/docs/", http.StatusMovedPermanently))),
 		route("GET", "/docs/*", web.Open, web.HandlePlain(s.o.Docs)),
+		route("GET", "/llms.txt", web.Open, web.HandlePlain(s.o.Docs)),
 		route("GET", "/console", web.Open, web.HandlePlain(http.HandlerFunc(s.getConsole))),
 		route("GET", "/console/*", web.Open, web.HandlePlain(http.HandlerFunc(s.getConsole))),
 		route("POST", "/console/*", web.Open, web.HandlePlain(http.HandlerFunc(s.getConsole))),

@@ -22,6 +22,7 @@ var mayCall = map[string]string{
 	"GET /":             "anybody",
 	"GET /docs":         "anybody",
 	"GET /docs/*":       "anybody",
+	"GET /llms.txt":     "anybody",
 	"GET /console":      "anybody",
 	"GET /console/*":    "anybody",
 	"POST /console/*":   "anybody",

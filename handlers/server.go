@@ -94,7 +94,7 @@ type Options struct {
 	// Console makes the operators' console, which calls the routes of the given handler.
 	Console func(routes http.Handler) http.Handler
 
-	// Document serves openapi.json, and Docs the pages below /docs/.
+	// Document serves openapi.json, and Docs the pages below /docs/ and /llms.txt.
 	Document, Docs http.Handler
 
 	// Web says which callers to answer and how many requests at once. New sets its HasKeys,

@@ -69,7 +69,7 @@ func pushPage(t *testing.T, key, token string) (site string, calls chan string) 
 	t.Helper()
 	calls = make(chan string, 100)
 	mux := http.NewServeMux()
-	mux.Handle("/docs/", openapi.UI(web.NotFound))
+	mux.Handle("/docs/", openapi.UI(http.HandlerFunc(web.NotFound)))
 	mux.HandleFunc("GET /v1/webpush/shop/key", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintf(w, `{"key":%q}`, key) })
 	mux.HandleFunc("POST /v1/users/bob/devices", func(w http.ResponseWriter, r *http.Request) {
 		var body any
@@ -132,8 +132,8 @@ func TestW16_TheExamplePage(t *testing.T) {
 	for n, row := range []struct{ pushed, shown string }{
 		{`{"title":"Hello","body":"there","tag":"ev1","event_id":"ev1","type":"hello","data":{"album":"7"},"url":"/docs/#inbox"}`,
 			`[{"title":"Hello","body":"there","tag":"ev1","icon":"","requireInteraction":false,"data":{"event_id":"ev1","type":"hello","data":{"album":"7"},"url":"/docs/#inbox"}}]`},
-		{`{"title":"Again","tag":"ev1","event_id":"ev2","type":"hello","icon":"/docs/favicon-32x32.png","require_interaction":true,"url":"/docs/#inbox"}`,
-			`[{"title":"Again","body":"","tag":"ev1","icon":"` + site + `/docs/favicon-32x32.png","requireInteraction":true,"data":{"event_id":"ev2","type":"hello","url":"/docs/#inbox"}}]`},
+		{`{"title":"Again","tag":"ev1","event_id":"ev2","type":"hello","icon":"/docs/api/favicon-32x32.png","require_interaction":true,"url":"/docs/#inbox"}`,
+			`[{"title":"Again","body":"","tag":"ev1","icon":"` + site + `/docs/api/favicon-32x32.png","requireInteraction":true,"data":{"event_id":"ev2","type":"hello","url":"/docs/#inbox"}}]`},
 	} {
 		_, err := chromedp.Call(b.ctx, serviceworker.DeliverPushMessage, serviceworker.DeliverPushMessageParams{Origin: site, RegistrationID: id, Data: row.pushed})
 		b.wants(t, "push", err)

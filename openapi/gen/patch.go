@@ -48,10 +48,10 @@ func patch(doc *openapi3.T, routes []web.Route) error {
 	return nil
 }
 
-// undocumented reports whether a route is not part of the API: the documentation page, the redirects
-// to it, the document itself, and the operators' console.
+// undocumented reports whether a route is not part of the API: the documents, the redirects
+// to them, the document itself, and the operators' console.
 func undocumented(pattern string) bool {
-	return strings.HasPrefix(pattern, "/console") || pattern == "/openapi.json" || pattern == "/" || pattern == "/docs" || pattern == "/docs/*"
+	return strings.HasPrefix(pattern, "/console") || pattern == "/openapi.json" || pattern == "/" || pattern == "/llms.txt" || pattern == "/docs" || pattern == "/docs/*"
 }
 
 func operation(doc *openapi3.T, rt web.Route) *openapi3.Operation {

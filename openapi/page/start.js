@@ -19,7 +19,7 @@ async function fetchBriefly(url, request) {
 }
 
 window.ui = SwaggerUIBundle({
-  url: new URL("../openapi.json", window.location.href).href,
+  url: new URL("../../openapi.json", window.location.href).href,
   dom_id: "#swagger-ui",
   deepLinking: true,
   displayRequestDuration: true,

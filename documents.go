@@ -1,0 +1,8 @@
+package main
+
+import "embed"
+
+// documents are the documents of the repository, which the server shows at /docs/.
+//
+//go:embed *.md docs/*.md docs/*.png docs/*.html docs/spec/*.md docs/monitoring bench/RESULTS.md
+var documents embed.FS
