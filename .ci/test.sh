@@ -64,7 +64,7 @@ missing() {
 	find_program redis-server >/dev/null || echo redis-server
 	{ find_program mariadbd mysqld && find_program mariadb-install-db mysql_install_db; } >/dev/null || echo mariadb-server
 	find_program chromium chromium-browser google-chrome >/dev/null || echo chromium
-	find_program python3 >/dev/null || echo python3 # these two for the workers of docs/jobs.md
+	find_program python3 >/dev/null || echo python3 # these two for the workers of docs/jobs.md and the programs of docs/start
 	find_program node >/dev/null || echo nodejs
 	find_program promtool >/dev/null || echo prometheus # its tool, for docs/monitoring
 	find_program nginx >/dev/null || echo nginx # these two for docs/proxies.md

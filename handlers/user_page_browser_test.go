@@ -258,3 +258,49 @@ func TestThePageOfTheTour(t *testing.T) {
 	w.del("/v1/chats/team/messages/1").wants(t, 204, "")
 	b.shows(t, "#messages li", "(removed)", "bob: hi there")
 }
+
+// The page of the guide works on a server without keys, as the guide says: it follows a chat and a sale, sends and
+// reserves.
+func TestThePageOfTheGuide(t *testing.T) {
+	t.Parallel()
+	storetest.SkipShort(t, "a browser")
+	mustChromium(t)
+	found := regexp.MustCompile("(?s)\n```html\n(.*?)```").FindStringSubmatch(storetest.RepositoryFile(t, "docs/start/web.md"))
+	if found == nil {
+		t.Fatal("docs/start/web.md has no page")
+	}
+	w := setup(t)
+	w.workChats()
+	w.mustChat("order-1042", "alice", "bob")
+	w.put("/v1/sales/spring", `{"items":[{"sku":"sneaker:42","stock":2}],"per_user_limit":1,"starts_at":"2026-01-01T00:00:00Z","ends_at":"2099-01-01T00:00:00Z"}`)
+	w.post("/v1/chats/order-1042/messages", `{"sender":"alice","text":"Where is my order?"}`).wants(t, 201, `{"id":1,"sent_at":"*"}`)
+	page := strings.Replace(found[1], "http://127.0.0.1:8080", w.url, 1)
+	site := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, _ *http.Request) {
+		out.Header().Set("Content-Type", "text/html; charset=utf-8")
+		_, _ = out.Write([]byte(page))
+	}))
+	t.Cleanup(site.Close)
+	b := mustBrowser(t, site.URL)
+	b.open(t, site.URL+"/page.html", "#send")
+	b.shows(t, "#messages li", "alice: Where is my order?")
+	b.shows(t, "#stock", "2 left")
+	b.write(t, "#text", "It arrives on Friday")
+	b.click(t, "#send")
+	b.shows(t, "#messages li", "alice: Where is my order?", "bob: It arrives on Friday")
+	b.click(t, "#buy")
+	b.shows(t, "#stock", "1 left")
+	b.says(t, "#said", "yours until ")
+	b.click(t, "#buy")
+	b.says(t, "#said", "this user may have 0 more")
+	for _, complaint := range b.complaints() {
+		if strings.HasPrefix(complaint, "exception") || strings.Contains(complaint, "CORS") {
+			t.Error(complaint)
+		}
+	}
+}
+
+// says waits until the text of an element has a part.
+func (b *browser) says(t *testing.T, selector, part string) {
+	t.Helper()
+	storetest.Eventually(t, soon, selector+" says "+part, func() bool { return strings.Contains(strings.Join(b.lines(t, selector), " "), part) })
+}

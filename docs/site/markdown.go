@@ -172,7 +172,7 @@ func raw(html string) ast.Node {
 
 // languages are those whose code blocks become tabs when they follow each other, by the word after the fence.
 var languages = map[string]string{
-	"sh": "Shell", "ts": "TypeScript", "js": "JavaScript", "python": "Python", "go": "Go", "swift": "Swift", "kotlin": "Kotlin",
+	"sh": "curl", "ts": "TypeScript", "js": "JavaScript", "python": "Python", "go": "Go", "swift": "Swift", "kotlin": "Kotlin",
 }
 
 // kindTabs is the kind of tabs.
@@ -222,11 +222,7 @@ func tabName(n ast.Node, source []byte) string {
 	if !is {
 		return ""
 	}
-	name := languages[string(block.Language(source))]
-	if name == "Shell" && bytes.Contains(block.Lines().Value(source), []byte("curl ")) {
-		name = "curl"
-	}
-	return name
+	return languages[string(block.Language(source))]
 }
 
 // codeRenderer writes code blocks and tabs.

@@ -21,6 +21,13 @@ func menu() []group {
 	return []group{
 		{Name: "Start", docs: []document{
 			{"README.md", "what fanfare is, a tour of all parts with curl, measurements, and where the rest is"},
+			{"docs/start/parts.md", "which part of fanfare is for what, and which of two to take"},
+			{"docs/start/backend.md", "from nothing to a push, a chat and a sale with curl, TypeScript, Python and Go"},
+			{"docs/start/web.md", "a page with a chat and a sale, and notifications in browsers"},
+			{"docs/start/ios.md", "an app registers its phone, chats and reserves, in Swift"},
+			{"docs/start/android.md", "an app registers its phone, chats and reserves, in Kotlin"},
+			{"docs/start/moving.md", "moving in from gorush, topics of FCM, OneSignal and Amazon Pinpoint"},
+			{"docs/start/comparison.md", "when to take gorush, Centrifugo, Sockudo, asynq, River or OneSignal instead"},
 		}},
 		{Name: "Guides", docs: []document{
 			{"docs/user-access.md", "how apps and pages call fanfare themselves: user tokens, tickets, streams, origins"},
