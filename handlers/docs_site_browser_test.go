@@ -90,16 +90,18 @@ func (b *browser) searchDocuments(t *testing.T, site string) {
 	t.Helper()
 	const first = `document.querySelector("#ui-results li a")?.href`
 	for question, want := range map[string]string{
-		"rotate a key":               "/docs/operations#keys",
-		"conflict keys":              "/docs/jobs#conflict-keys",
-		"nginx":                      "/docs/proxies#nginx",
-		"FANFARE_APPS_FILE":          "/docs/configuration#apns-1",
-		"redis is away":              "/docs/runbook#redis-is-away",
-		"moving from another system": "/docs/operations#moving-in-from-another-system",
-		"backups":                    "/docs/operations#backups",
-		"flash sale":                 "/docs/spec/sale",
-		"BadDeviceToken":             "/docs/spec/push#what-apns-answers-mean",
-		"dead letters retry":         "/docs/runbook#dead-letters",
+		"rotate a key":                  "/docs/operations#keys",
+		"conflict keys":                 "/docs/jobs#conflict-keys",
+		"nginx":                         "/docs/proxies#nginx",
+		"FANFARE_APPS_FILE":             "/docs/configuration#apns-1",
+		"redis is away":                 "/docs/runbook#redis-is-away",
+		"moving from another system":    "/docs/operations#moving-in-from-another-system",
+		"backups":                       "/docs/operations#backups",
+		"no access token for FCM":       "/docs/operations#fcm",
+		"the first job makes the queue": "/docs/jobs#two-minutes",
+		"flash sale":                    "/docs/spec/sale",
+		"BadDeviceToken":                "/docs/spec/push#what-apns-answers-mean",
+		"dead letters retry":            "/docs/runbook#dead-letters",
 	} {
 		b.open(t, site+"/docs/spec/http", "#ui-search")
 		b.write(t, "#ui-search", question)

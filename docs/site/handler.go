@@ -30,8 +30,10 @@ func New(files fs.FS, api func(notFound http.Handler) http.Handler) http.Handler
 	}
 	mux := http.NewServeMux()
 	tools := api(with((*pages).notFound))
-	mux.Handle("/docs/api/", tools)
-	mux.Handle("/docs/webpush/", tools)
+	for _, folder := range []string{"api", "webpush"} {
+		mux.Handle("/docs/"+folder+"/", tools)
+		mux.HandleFunc("/docs/"+folder, func(w http.ResponseWriter, r *http.Request) { redirect(w, r, folder+"/") })
+	}
 	mux.Handle("/llms.txt", with(func(s *pages, w http.ResponseWriter, r *http.Request) { s.llms.ServeHTTP(w, r) }))
 	mux.Handle("/docs/", with((*pages).serve))
 	return mux

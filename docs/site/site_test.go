@@ -185,7 +185,7 @@ func TestLinksAndAnchors(t *testing.T) {
 					t.Errorf("%s links to %s, which is %s now", at, to, final)
 				}
 				ours := n.Data == "a" && strings.HasPrefix(r.Header().Get("Content-Type"), "text/html") && target != "/docs/api/"
-				if hasAnchor && !(ours && slices.Contains(ids(w.page(t, target)), anchor)) {
+				if hasAnchor && (!ours || !slices.Contains(ids(w.page(t, target)), anchor)) {
 					t.Errorf("%s links to %s: there is no such anchor", at, to)
 				}
 				if ours && !seen[target] {
@@ -346,7 +346,7 @@ func TestRedirects(t *testing.T) {
 	for from, want := range map[string]string{
 		"/docs/index.html": "api/", "/docs/index.html?a=b": "api/?a=b", "/docs/swagger-ui.css": "api/swagger-ui.css",
 		"/docs/favicon-32x32.png": "api/favicon-32x32.png", "/docs/swagger-ui-bundle.js": "api/swagger-ui-bundle.js", "/docs/oauth2-redirect.html": "api/oauth2-redirect.html",
-		"/docs/jobs/": "../jobs", "/docs/spec": "spec/", "/docs/spec/http/": "../../spec/http", "/docs/jobs.html": "jobs", "/docs/.html": "./",
+		"/docs/jobs/": "../jobs", "/docs/spec": "spec/", "/docs/spec/http/": "../../spec/http", "/docs/jobs.html": "jobs", "/docs/.html": "./", "/docs/api": "api/", "/docs/webpush": "webpush/",
 	} {
 		r := httptest.NewRecorder()
 		w.handler.ServeHTTP(r, httptest.NewRequest(http.MethodGet, from, nil))
