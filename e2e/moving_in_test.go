@@ -45,7 +45,7 @@ func TestMovingInFromOtherSystems(t *testing.T) {
 				s.server.must(200, &devices, "GET", "/v1/users/"+user+"/devices", nil)
 				got := ""
 				for _, d := range devices.Items {
-					got += d.Token + " " + string(d.Platform) + " " + string(d.Environment)
+					got += d.Token + " " + d.Platform + " " + string(d.Environment)
 				}
 				if got != want {
 					t.Errorf("%s has %q, want %q", user, got, want)
