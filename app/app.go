@@ -301,7 +301,7 @@ func (a *app) handlers() (public, private http.Handler) {
 		Events: a.events, Devices: a.devices, Record: a.record, Keys: a.keys, Tokens: a.tokens, Erase: a.erasure.Erase, UserConfirm: bool(a.config.UserConfirm), Contacts: a.contacts, Sales: a.sales, Servers: a.servers, Series: a.series, Jobs: a.jobs, Schedules: a.schedules, Locks: a.locks, Values: a.values, Counters: a.counters, DeadLetters: a.letters, Apps: a.listApps, Pauses: a.apps,
 		Queues: a.queues(), DeadQueues: a.deadQueues(), TakesDevice: a.sender.Takes, PushOrigins: a.config.pushOrigins(), PublicKey: a.webPushKey, Ready: a.readyFor, DeliveredPerSecond: a.metrics.DeliveredPerSecond,
 		Chats: a.chats, Live: a.streams, Pusher: a.pusher,
-		About: a.about(), Console: a.console, Document: openapi.Document(), Docs: site.New(a.config.documents, openapi.UI),
+		About: a.about(), Console: a.console, Document: openapi.Document(), Docs: site.New(a.config.documents, openapi.UI, web.NotFound),
 		Web: web.Options{
 			Logger: a.log, Registry: a.registry, RateLimit: a.config.RateLimit, UserRateLimit: a.config.UserRateLimit,
 			UserMessageRateLimit: a.config.UserMessageRateLimit, UserMessageBytes: a.config.UserMessageBytes,

@@ -169,7 +169,7 @@ func TestHeaders(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"/docs/", "/docs/nothing", "/docs/api/"} {
-		if csp := w.get(path).header.Get("Content-Security-Policy"); !strings.Contains(csp, "script-src 'self'") || strings.Contains(csp, "unsafe") {
+		if csp := w.do(call{method: "GET", path: path}.with("Accept: text/html")).header.Get("Content-Security-Policy"); !strings.Contains(csp, "script-src 'self'") || strings.Contains(csp, "unsafe") {
 			t.Errorf("the policy of %s is %s", path, csp)
 		}
 	}
@@ -238,9 +238,10 @@ func TestDocs(t *testing.T) {
 		t.Errorf("/docs: %d %v", a.status, a.header)
 	}
 	for _, path := range []string{"/docs/nothing.js", "/docs/page/", "/docs/embed.go", "/docs/api/nothing.js", "/docs/api/embed.go"} {
-		if a := w.get(path); a.status != 404 || !strings.Contains(a.body, "<h1>There is no such page</h1>") {
+		if a := w.do(call{method: "GET", path: path}.with("Accept: text/html,*/*;q=0.8")); a.status != 404 || !strings.Contains(a.body, "<h1>There is no such page</h1>") {
 			t.Errorf("%s: %d %s", path, a.status, a.body)
 		}
+		w.get(path).wants(t, 404, problem(api.CodeNotFound, "there is nothing at this path"))
 	}
 }
 

@@ -121,7 +121,7 @@ func setupSQL(t testing.TB, db *redisdb.DB, url string, change ...func(*handlers
 		Chats: w.chats, Live: w.live, Pusher: w.pusher, PublicKey: func(string) (string, bool) { return "BKey", true },
 		DeadLetters: w.letters, DeadQueues: dead, Jobs: work, Schedules: schedules.New(schedules.Options{Record: rec, Enqueue: work.Enqueue}), Locks: lock.New(db, lock.Options{Name: "locks"}), Values: values.NewValues(db), Counters: values.NewCounters(db),
 		Queues:   []*queue.Queue{w.queue, w.notifications, w.jobs},
-		Document: openapi.Document(), Docs: site.New(os.DirFS(storetest.Root(t)), openapi.UI),
+		Document: openapi.Document(), Docs: site.New(os.DirFS(storetest.Root(t)), openapi.UI, web.NotFound),
 		Erase: w.tokens.Erase, TakesDevice: func(*api.DeviceRequest) bool { return true }, PushOrigins: api.KnownPushOrigins,
 		Apps: func(context.Context) ([]api.App, error) { return []api.App{}, nil },
 		Ready: func(context.Context) api.Readiness {

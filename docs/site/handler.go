@@ -12,12 +12,13 @@ import (
 
 // New returns the handler of all paths below /docs/, and of /llms.txt. The files are those of the repository, by their
 // paths there. api makes the handler of /docs/api/, of /docs/webpush/, and of the assets that older versions had
-// directly below /docs/; it gets the handler for paths that do not exist. The pages are made at the first request.
-func New(files fs.FS, api func(notFound http.Handler) http.Handler) http.Handler {
+// directly below /docs/; it gets the handler for paths that do not exist. Browsers get a page of the site for such a path,
+// other clients what notFound answers. The pages are made at the first request.
+func New(files fs.FS, api func(notFound http.Handler) http.Handler, notFound http.HandlerFunc) http.Handler {
 	if files == nil {
 		files = embed.FS{}
 	}
-	made := sync.OnceValues(func() (*pages, error) { return build(files) })
+	made := sync.OnceValues(func() (*pages, error) { return build(files, notFound) })
 	with := func(serve func(*pages, http.ResponseWriter, *http.Request)) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			s, err := made()
@@ -78,14 +79,19 @@ func redirect(w http.ResponseWriter, r *http.Request, to string) {
 	w.WriteHeader(http.StatusMovedPermanently)
 }
 
-// notFound answers with a page that says so. Its links lead back from whatever depth it is shown at.
+// notFound answers a browser with a page that says so. Its links lead back from whatever depth it is shown at.
 func (s *pages) notFound(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Vary", "Accept")
+	if !strings.Contains(r.Header.Get("Accept"), "text/html") {
+		s.missing(w, r)
+		return
+	}
 	body, err := s.draw(&page{
 		Place: strings.TrimPrefix(r.URL.Path, "/docs/"), Title: "There is no such page",
 		Body: "<h1>There is no such page</h1>\n<p>The menu lists all pages, and the search finds words in them.</p>",
 	}, -1)
 	if err != nil {
-		http.NotFound(w, r)
+		s.missing(w, r)
 		return
 	}
 	h := w.Header()

@@ -19,12 +19,13 @@ var static embed.FS
 
 // pages are all pages and files of the site.
 type pages struct {
-	files  fs.FS
-	places map[string]string       // of the files of the repository that the site serves
-	served map[string]http.Handler // by the path below /docs/
-	llms   http.Handler
-	layout *template.Template
-	list   []*page
+	files   fs.FS
+	places  map[string]string       // of the files of the repository that the site serves
+	served  map[string]http.Handler // by the path below /docs/
+	llms    http.Handler
+	missing http.HandlerFunc
+	layout  *template.Template
+	list    []*page
 }
 
 // page is a document as a page.
@@ -67,9 +68,10 @@ type entry struct {
 	Current     bool
 }
 
-// build makes all pages from the files of the repository.
-func build(files fs.FS) (*pages, error) {
-	s := &pages{files: files, places: map[string]string{}, served: map[string]http.Handler{}}
+// build makes all pages from the files of the repository. missing answers clients that are no browsers if there is no such
+// path.
+func build(files fs.FS, missing http.HandlerFunc) (*pages, error) {
+	s := &pages{files: files, missing: missing, places: map[string]string{}, served: map[string]http.Handler{}}
 	if err := s.place(); err != nil {
 		return nil, err
 	}

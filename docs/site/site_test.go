@@ -26,15 +26,16 @@ type world struct {
 
 func setup(t *testing.T) *world {
 	t.Helper()
-	return &world{New(os.DirFS(storetest.Root(t)), openapi.UI), map[string]*html.Node{}}
+	return &world{New(os.DirFS(storetest.Root(t)), openapi.UI, http.NotFound), map[string]*html.Node{}}
 }
 
 // get asks for a path and follows redirects inside the site.
 func (w *world) get(t *testing.T, at string) (string, *httptest.ResponseRecorder) {
 	t.Helper()
 	for range 3 {
-		r := httptest.NewRecorder()
-		w.handler.ServeHTTP(r, httptest.NewRequest(http.MethodGet, at, nil))
+		r, request := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, at, nil)
+		request.Header.Set("Accept", "text/html,application/xhtml+xml,*/*;q=0.8")
+		w.handler.ServeHTTP(r, request)
 		to := r.Header().Get("Location")
 		if to == "" {
 			return at, r
@@ -382,6 +383,11 @@ func TestNoSuchPage(t *testing.T) {
 		if links < len(documents()) {
 			t.Errorf("%s has only %d links", at, links)
 		}
+		other := httptest.NewRecorder()
+		w.handler.ServeHTTP(other, httptest.NewRequest(http.MethodGet, at, nil))
+		if other.Code != http.StatusNotFound || other.Body.String() != "404 page not found\n" {
+			t.Errorf("%s: a client that is no browser is told %d %s", at, other.Code, other.Body)
+		}
 	}
 }
 
@@ -412,7 +418,7 @@ func TestLLMs(t *testing.T) {
 func TestNoDocuments(t *testing.T) {
 	t.Parallel()
 	r := httptest.NewRecorder()
-	New(nil, openapi.UI).ServeHTTP(r, httptest.NewRequest(http.MethodGet, "/docs/", nil))
+	New(nil, openapi.UI, http.NotFound).ServeHTTP(r, httptest.NewRequest(http.MethodGet, "/docs/", nil))
 	if r.Code != http.StatusInternalServerError || !strings.Contains(r.Body.String(), "README.md") {
 		t.Errorf("%d %s", r.Code, r.Body)
 	}
@@ -422,7 +428,7 @@ func TestNoDocuments(t *testing.T) {
 func BenchmarkBuild(b *testing.B) {
 	files := os.DirFS(storetest.Root(b))
 	for b.Loop() {
-		if _, err := build(files); err != nil {
+		if _, err := build(files, http.NotFound); err != nil {
 			b.Fatal(err)
 		}
 	}
