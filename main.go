@@ -4,12 +4,18 @@ package main
 
 import (
 	"context"
+	"embed"
 	"os"
 	"os/signal"
 	"syscall"
 
 	"fanfare/app"
 )
+
+// documents are the documents of the repository, which the server shows at /docs/.
+//
+//go:embed *.md docs/*.md docs/*.png docs/*.html docs/spec/*.md docs/start/*.md docs/monitoring bench/RESULTS.md
+var documents embed.FS
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -108,7 +108,7 @@ func floor(pkg string) int {
 	case within(pkg, "store"):
 		return 1
 	}
-	return 0 // api, migrations, openapi, docs/site, asset
+	return 0 // api, migrations, openapi, docs/site, docs/asset
 }
 
 // storeFloor orders the packages inside the store: nouns import engines, and engines import openers.
@@ -155,7 +155,7 @@ func allowed(from, to string) bool {
 		return from == "app" || from == "openapi/gen" // the documents are handed to handlers, which they are made from
 	case to == "docs/site":
 		return from == "app"
-	case to == "asset": // what is served as it is in the program
+	case to == "docs/asset": // what is served as it is in the program
 		return from == "openapi" || from == "docs/site"
 	case from == to:
 		return true
@@ -167,7 +167,7 @@ func allowed(from, to string) bool {
 		return within(to, "api") // it uses no noun and no store
 	case from == "console": // it calls the routes
 		return to == "api"
-	case from == "openapi", from == "docs/site", from == "asset":
+	case from == "openapi", from == "docs/site", from == "docs/asset":
 		return false
 	case within(from, "store") && within(to, "store"):
 		return storeFloor(from) > storeFloor(to) || from == "store/chat/live" && to == "store/chat"
@@ -203,7 +203,7 @@ func TestAllowedKnowsTheForbiddenArrows(t *testing.T) {
 		{"delivery/apns", "delivery/apns/apnstest"}, {"handlers", "delivery/transport"}, {"delivery/logsender", "delivery/apns"},
 		{"delivery/fcm", "delivery/apns"}, {"delivery/fcm", "delivery/fcm/fcmtest"}, {"delivery/exchange", "delivery/fcm"}, {"delivery/webpush", "delivery/fcm"}, {"delivery/webpush", "delivery/webpush/webpushtest"},
 		{"console", "handlers"}, {"console", "handlers/web"}, {"console", "store/sessions"}, {"handlers", "console"}, {"delivery", "console"},
-		{"handlers", "openapi"}, {"openapi", "handlers"}, {"openapi", "api"}, {"openapi", "docs/site"}, {"docs/site", "openapi"}, {"docs/site", "api"}, {"handlers", "docs/site"}, {"asset", "api"}, {"console", "asset"}, {"handlers/web", "openapi"}, {"handlers/web", "handlers"}, {"handlers/web", "store/events"},
+		{"handlers", "openapi"}, {"openapi", "handlers"}, {"openapi", "api"}, {"openapi", "docs/site"}, {"docs/site", "openapi"}, {"docs/site", "api"}, {"handlers", "docs/site"}, {"docs/asset", "api"}, {"console", "docs/asset"}, {"handlers/web", "openapi"}, {"handlers/web", "handlers"}, {"handlers/web", "store/events"},
 		{"store/stock", "store/sales"}, {"store/stock", "store/record"},
 		{"store/chat", "store/chat/live"}, {"store/chat/live", "store/events"}, {"store/events/render", "store/queue"},
 	} {

@@ -10,7 +10,7 @@ import (
 	"net/http"
 	"strings"
 
-	"fanfare/asset"
+	"fanfare/docs/asset"
 
 	"github.com/swaggest/swgui/v5/static"
 	"github.com/vearutop/statigz"

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"sync"
 
-	"fanfare/asset"
+	"fanfare/docs/asset"
 )
 
 // New returns the handler of all paths below /docs/, and of /llms.txt. The files are those of the repository, by their

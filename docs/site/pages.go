@@ -11,7 +11,7 @@ import (
 	"path"
 	"strings"
 
-	"fanfare/asset"
+	"fanfare/docs/asset"
 )
 
 //go:embed static
