@@ -72,7 +72,7 @@ func (t *target) options(o Options, poolSize int) *redis.UniversalOptions {
 	return &redis.UniversalOptions{
 		Addrs: t.addrs, MasterName: t.master, DB: t.db, Username: t.username, Password: t.password,
 		SentinelUsername: t.sentinelUsername, SentinelPassword: t.sentinelPassword,
-		TLSConfig: t.tlsConfig(o), Dialer: newDialer(t.tlsConfig(o)), Protocol: 2, DisableIdentity: true,
+		TLSConfig: t.tlsConfig(o), Dialer: newDialer(t.tlsConfig(o), t.socket), Protocol: 2, DisableIdentity: true,
 		MaxRetries: noRetry, DialerRetries: 1, ContextTimeoutEnabled: true,
 		DialTimeout: dialTimeout, ReadTimeout: o.Timeout, WriteTimeout: o.Timeout,
 		PoolSize: poolSize, PipelinePoolSize: poolSize, PoolTimeout: poolTimeout,

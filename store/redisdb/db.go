@@ -19,8 +19,14 @@ import (
 // Options say which Redis and how to use it. The zero value is an embedded one.
 type Options struct {
 	// URL is redis:// (rediss:// for TLS), redis+sentinel:// or redis+cluster://. Empty or
-	// "embedded" is an in-process Redis that loses all data when it ends.
+	// "embedded" is an in-process Redis, which keeps its data only in a Snapshot.
 	URL string
+	// Socket is the Unix socket of a server that takes the place of URL, and Password the password of
+	// that server.
+	Socket, Password string
+	// Snapshot is a file with what an in-process Redis had. Load reads it, Run removes it, and Close of
+	// an in-process Redis writes it. Default: nothing is kept.
+	Snapshot string
 	// Logger gets warnings and state changes; nil discards them.
 	Logger *slog.Logger
 	// PoolSize bounds the connections for requests to each node; default 32.
@@ -54,6 +60,7 @@ type DB struct {
 	client   redis.UniversalClient
 	blocking redis.UniversalClient
 	embedded *embedded
+	loaded   bool // Load is done
 	queues   callQueues
 	cluster  *clusterMap               // nil: not a Cluster
 	full     atomic.Pointer[api.Error] // set while memory is nearly full
@@ -67,15 +74,15 @@ type DB struct {
 
 // Open reads the URL and makes the clients. It dials nothing. If Redis is away, Ping and the calls
 // return errors.
-func Open(_ context.Context, o Options) (*DB, error) {
-	t, err := parseURL(o.URL)
+func Open(ctx context.Context, o Options) (*DB, error) {
+	t, err := o.target()
 	if err != nil {
-		return nil, fmt.Errorf("redis url: %w", err)
+		return nil, err
 	}
 	o = o.withDefaults(t.kind)
 	db := &DB{o: o, kind: t.kind}
 	if t.kind == kindEmbedded {
-		if db.embedded, err = startEmbedded(); err != nil {
+		if db.embedded, err = startEmbedded(context.WithoutCancel(ctx)); err != nil {
 			return nil, fmt.Errorf("start embedded redis: %w", err)
 		}
 		t = db.embedded.target()
@@ -88,10 +95,25 @@ func Open(_ context.Context, o Options) (*DB, error) {
 	return db, nil
 }
 
+// target is the server that the options name.
+func (o Options) target() (*target, error) {
+	if o.Socket != "" {
+		return &target{kind: kindSingle, addrs: []string{o.Socket}, socket: o.Socket, password: o.Password}, nil
+	}
+	t, err := parseURL(o.URL)
+	if err != nil {
+		return nil, fmt.Errorf("redis url: %w", err)
+	}
+	return t, nil
+}
+
 // Run watches Redis' memory and clock (see Overloaded, Reading and Clock). It also moves the
-// clock of an embedded Redis, whose keys would otherwise never expire. It returns when ctx
-// ends.
+// clock of an embedded Redis, whose keys would otherwise never expire. It removes the snapshot that
+// Load has read. It returns when ctx ends.
 func (db *DB) Run(ctx context.Context) error {
+	if err := db.dropSnapshot(); err != nil {
+		return err
+	}
 	var g errgroup.Group
 	g.Go(func() error { return db.watchMemory(ctx) })
 	if db.embedded != nil {
@@ -101,14 +123,15 @@ func (db *DB) Run(ctx context.Context) error {
 }
 
 // Close lets the shared round trip in flight end, refuses the calls that wait,
-// and closes every connection.
+// and closes every connection. An in-process Redis writes its snapshot.
 func (db *DB) Close() error {
 	db.queues.close()
 	db.silent.close()
-	err := db.client.Close()
-	if e := db.blocking.Close(); err == nil {
-		err = e
+	err := db.blocking.Close()
+	if db.embedded != nil {
+		db.writeSnapshot()
 	}
+	err = errors.Join(err, db.client.Close())
 	if db.embedded != nil {
 		db.embedded.close()
 	}

@@ -18,18 +18,22 @@ var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interv
 // newDialer dials connections on which failures before the first answer count as failures to dial.
 // The first command is the greeting of the client library, so no command of fanfare can have run. A
 // frozen Redis still accepts connections, and only in this way it is known that nothing happened.
-func newDialer(config *tls.Config) func(ctx context.Context, network, addr string) (net.Conn, error) {
+// A Unix socket takes the place of every address.
+func newDialer(config *tls.Config, socket string) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if socket != "" {
+			network, addr = "unix", socket
+		}
 		d := net.Dialer{Timeout: dialTimeout, KeepAliveConfig: keepAlive}
 		conn, err := d.DialContext(ctx, network, addr)
-		if errors.Is(err, syscall.ECONNREFUSED) {
+		if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENOENT) { // a socket that nobody has made yet
 			return refusedConn{beforeAnything(err)}, nil
 		}
 		if err != nil {
 			return nil, err
 		}
 		if config == nil {
-			return &freshTCP{freshConn{Conn: conn}}, nil
+			return &freshSocket{freshConn{Conn: conn}}, nil
 		}
 		return dialTLS(ctx, conn, addr, config)
 	}
@@ -116,10 +120,10 @@ func asDialError(conn net.Conn, err error) error {
 // greeting.
 func beforeAnything(err error) error { return fmt.Errorf("before redis heard anything: %w", err) }
 
-// freshTCP gives access to its socket, so that the pool notices a peer that closed the connection.
-type freshTCP struct{ freshConn }
+// freshSocket gives access to its socket, so that the pool notices a peer that closed the connection.
+type freshSocket struct{ freshConn }
 
 // SyscallConn gives the socket to the pool.
-func (c *freshTCP) SyscallConn() (syscall.RawConn, error) {
+func (c *freshSocket) SyscallConn() (syscall.RawConn, error) {
 	return c.Conn.(syscall.Conn).SyscallConn()
 }

@@ -16,10 +16,11 @@ const tickEvery = 250 * time.Millisecond
 type embedded struct {
 	server   *miniredis.Miniredis
 	password string
+	ctx      context.Context // of Open, without its end, for the last commands
 }
 
-func startEmbedded() (*embedded, error) {
-	e := &embedded{server: miniredis.NewMiniRedis(), password: rand.Text()}
+func startEmbedded(ctx context.Context) (*embedded, error) {
+	e := &embedded{server: miniredis.NewMiniRedis(), password: rand.Text(), ctx: ctx}
 	e.server.RequireAuth(e.password)
 	if err := e.server.StartAddr("127.0.0.1:0"); err != nil {
 		return nil, err

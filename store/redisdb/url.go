@@ -26,6 +26,7 @@ type target struct {
 	master             string // Sentinel's name for the master
 	db                 int
 	username, password string
+	socket             string // a Unix socket, which takes the place of addrs
 	// Sentinels may have credentials of their own, in the query of the URL.
 	sentinelUsername, sentinelPassword string
 }

@@ -1,0 +1,192 @@
+package redisdb
+
+import (
+	"compress/gzip"
+	"context"
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// A snapshot is a compressed sequence of values of encoding/gob: a snapshotHeader, then the
+// commands that make the data again, each a []string, and an empty command at the end. The
+// compression has a checksum.
+
+// loadTimeout bounds the transaction that makes the data of a snapshot.
+const loadTimeout = 10 * time.Minute
+
+// snapshotForm is the form of the snapshots that this version writes and reads.
+const snapshotForm = 1
+
+type snapshotHeader struct {
+	Form  int
+	Taken time.Time
+}
+
+// errForm says that another version wrote a snapshot.
+var errForm = errors.New("another version of fanfare wrote it, in another form")
+
+// Load brings what the snapshot has into Redis, in one transaction, if there is one. A snapshot that
+// cannot be read is kept under another name, and Redis stays as it is. So is one for a Redis that
+// has data already. Load is called before anything else uses Redis, and may be called again after an
+// error.
+func (db *DB) Load(ctx context.Context) error {
+	if db.o.Snapshot == "" || db.loaded {
+		return nil
+	}
+	commands, taken, err := readSnapshot(db.o.Snapshot)
+	if errors.Is(err, fs.ErrNotExist) {
+		db.loaded = true
+		return nil
+	}
+	if err != nil {
+		return db.putAside(ctx, err.Error())
+	}
+	if size, err := db.client.DBSize(ctx).Result(); err != nil {
+		return db.Err(err, Read)
+	} else if size > 0 {
+		return db.putAside(ctx, "Redis has data already")
+	}
+	_, err = db.client.(*redis.Client).WithTimeout(loadTimeout).TxPipelined(ctx, func(pipe redis.Pipeliner) error {
+		for _, c := range commands {
+			pipe.Do(ctx, anySlice(c)...)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("load %s: %w", db.o.Snapshot, db.Err(err, Write))
+	}
+	db.loaded = true
+	db.o.Logger.InfoContext(ctx, "the snapshot of Redis was read", "commands", len(commands), "age", time.Since(taken).Round(time.Millisecond))
+	return nil
+}
+
+func anySlice(words []string) []any {
+	out := make([]any, len(words))
+	for i, w := range words {
+		out[i] = w
+	}
+	return out
+}
+
+// putAside renames a snapshot that is not used.
+func (db *DB) putAside(ctx context.Context, why string) error {
+	aside := db.o.Snapshot + "." + time.Now().UTC().Format("20060102T150405.000Z")
+	if err := os.Rename(db.o.Snapshot, aside); err != nil {
+		return fmt.Errorf("put the snapshot of Redis aside: %w", err)
+	}
+	db.loaded = true
+	db.o.Logger.ErrorContext(ctx, "the snapshot of Redis is not used, and is put aside", "file", aside, "reason", why)
+	return nil
+}
+
+// dropSnapshot removes the snapshot before the first change of what it has. After a crash it would
+// be older than the database: what was erased would be there again, and what was done would be done
+// again. So Redis begins empty then.
+func (db *DB) dropSnapshot() error {
+	if db.o.Snapshot == "" {
+		return nil
+	}
+	if err := os.Remove(db.o.Snapshot); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("remove the snapshot of Redis: %w", err)
+	}
+	return syncFolder(db.o.Snapshot)
+}
+
+// writeSnapshot replaces the snapshot by what the embedded Redis has. Before Load there is nothing to
+// write, and the snapshot stays.
+func (db *DB) writeSnapshot() {
+	if !db.loaded {
+		return
+	}
+	if err := db.tryWriteSnapshot(); err != nil {
+		db.o.Logger.Error("the snapshot of Redis cannot be written: what only Redis had is lost", "file", db.o.Snapshot, "error", err)
+	}
+}
+
+func (db *DB) tryWriteSnapshot() error {
+	commands, err := db.embedded.commands(db.embedded.ctx, db.client)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(db.o.Snapshot), 0o700); err != nil {
+		return err
+	}
+	fresh := db.o.Snapshot + ".new"
+	file, err := os.OpenFile(fresh, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(encodeSnapshot(file, commands), file.Sync(), file.Close()); err != nil {
+		return errors.Join(err, os.Remove(fresh))
+	}
+	if err := os.Rename(fresh, db.o.Snapshot); err != nil {
+		return err
+	}
+	return syncFolder(db.o.Snapshot)
+}
+
+// syncFolder makes the change of a file's name safe.
+func syncFolder(file string) error {
+	folder, err := os.Open(filepath.Dir(file))
+	if err != nil {
+		return err
+	}
+	return errors.Join(folder.Sync(), folder.Close())
+}
+
+func encodeSnapshot(w io.Writer, commands [][]string) error {
+	packed := gzip.NewWriter(w)
+	enc := gob.NewEncoder(packed)
+	if err := enc.Encode(snapshotHeader{snapshotForm, time.Now()}); err != nil {
+		return err
+	}
+	for _, c := range append(commands, []string{}) {
+		if err := enc.Encode(c); err != nil {
+			return err
+		}
+	}
+	return packed.Close()
+}
+
+// readSnapshot reads a whole snapshot. It returns an error unless the file is complete.
+func readSnapshot(path string) (commands [][]string, taken time.Time, err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, taken, err
+	}
+	defer func() { _ = file.Close() }()
+	packed, err := gzip.NewReader(file)
+	if err != nil {
+		return nil, taken, err
+	}
+	dec := gob.NewDecoder(packed)
+	var header snapshotHeader
+	if err := dec.Decode(&header); err != nil {
+		return nil, taken, err
+	}
+	if header.Form != snapshotForm {
+		return nil, taken, errForm
+	}
+	for {
+		var c []string
+		if err := dec.Decode(&c); err != nil {
+			return nil, taken, err
+		}
+		if len(c) == 0 {
+			break
+		}
+		commands = append(commands, c)
+	}
+	_, err = io.Copy(io.Discard, packed) // the checksum is at the end
+	return commands, header.Taken, err
+}
