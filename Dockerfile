@@ -15,7 +15,8 @@ RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache
 # Only certificates, time zones and /etc/passwd; the user is 65532, not root.
 FROM gcr.io/distroless/static-debian12:nonroot
 COPY --from=build /out/fanfare /usr/local/bin/fanfare
-# An embedded database, if one is used, lives in /data: mount a volume there.
+# An embedded database, if one is used, lives in /data: mount a volume there. There is no redis-server here, so an
+# embedded Redis is the one in memory: give a server that matters a FANFARE_REDIS_URL.
 COPY --from=build --chown=65532:65532 /out/data /data
 WORKDIR /data
 USER 65532:65532

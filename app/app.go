@@ -34,6 +34,7 @@ import (
 	"fanfare/store/queue"
 	"fanfare/store/record"
 	"fanfare/store/redisdb"
+	"fanfare/store/redisdb/child"
 	"fanfare/store/sales"
 	"fanfare/store/schedules"
 	"fanfare/store/series"
@@ -53,6 +54,10 @@ type app struct {
 	metrics  *delivery.Metrics
 
 	redis *redisdb.DB
+	// child is the server of an embedded Redis. nil: it is in the memory of this process, and whyMemory
+	// says why, or Redis is not embedded.
+	child     *child.Server
+	whyMemory string
 	// contactsRedis holds the index of recent contacts: redis, unless
 	// FANFARE_CONTACTS_REDIS_URL names another.
 	contactsRedis *redisdb.DB
@@ -125,7 +130,13 @@ func build(ctx context.Context, c *config, log *slog.Logger) (*app, error) {
 
 func (a *app) openStores(ctx context.Context) error {
 	var err error
-	if a.redis, err = redisdb.Open(ctx, redisdb.Options{URL: a.config.RedisURL, Logger: a.log}); err != nil {
+	options := redisdb.Options{URL: a.config.RedisURL, Logger: a.log}
+	if a.config.embedded() {
+		if err := a.openEmbedded(ctx, &options); err != nil {
+			return err
+		}
+	}
+	if a.redis, err = redisdb.Open(ctx, options); err != nil {
 		return fmt.Errorf("FANFARE_REDIS_URL: %w", err)
 	}
 	a.contactsRedis = a.redis
@@ -340,7 +351,7 @@ func (a *app) reload(front *front) {
 	a.delivery.ProbeNow()
 }
 
-// close closes what build opened: the sender, Redis, then SQL.
+// close closes what build opened: the sender, Redis with an embedded server, then SQL.
 func (a *app) close() {
 	var errs []error
 	if a.jobs != nil {
@@ -353,6 +364,9 @@ func (a *app) close() {
 		if redis != nil {
 			errs = append(errs, redis.Close())
 		}
+	}
+	if a.child != nil {
+		a.child.Stop()
 	}
 	if a.record != nil {
 		errs = append(errs, a.record.Close())

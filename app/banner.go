@@ -12,13 +12,13 @@ func (a *app) announce(front *front, to outputs) {
 	a.log.Info("listening", "addr", front.listener.Addr().String(), "docs", url+"/docs/", "roles", strings.Join(a.config.Roles, ","),
 		"open", !a.keys.Any(), "settings", a.config.settings())
 	if to.json {
-		for _, note := range a.notes(": " + a.config.DatabaseURL) {
+		for _, note := range a.notes(true) {
 			a.log.Warn(note)
 		}
 		return
 	}
 	fmt.Fprintf(to.out, "fanfare listens on %s\n  documents  %s/docs/\n  readiness  %s/readyz\n", url, url, url)
-	for _, note := range a.notes(": " + a.config.DatabaseURL) {
+	for _, note := range a.notes(true) {
 		fmt.Fprintf(to.out, "  note       %s\n", note)
 	}
 	authorization := " \\\n    -H 'Authorization: Bearer <api key>'"

@@ -38,8 +38,9 @@ type config struct {
 	TracesShare     float64       `env:"FANFARE_TRACES_SHARE" envDefault:"1" least:"0" most:"1" desc:"share of the calls without a traceparent, and of the jobs, whose spans are recorded. With a traceparent the caller has decided"`
 	LogFormat       string        `env:"FANFARE_LOG_FORMAT" shown:"text on a terminal, else json" desc:"text or json; messages of commands (not their answers) are text unless this is json"`
 
-	RedisURL    string `group:"Redis" env:"FANFARE_REDIS_URL" shown:"empty: embedded" secret:"url" desc:"redis://[user:password@]host:port[/db], redis+sentinel://[user:password@]h:p,h:p/<master>[/db] or redis+cluster://[user:password@]h:p,h:p; rediss... for TLS. The embedded Redis is for trying things out with one process: nothing in it survives a stop. On an address that is not loopback it must be asked for as 'embedded'"`
-	ContactsURL string `env:"FANFARE_CONTACTS_REDIS_URL" shown:"the Redis of FANFARE_REDIS_URL" secret:"url" desc:"a Redis of its own for the index of recent contacts, whose snapshots then do not slow down the others"`
+	RedisURL    string       `group:"Redis" env:"FANFARE_REDIS_URL" shown:"empty: embedded" secret:"url" desc:"redis://[user:password@]host:port[/db], redis+sentinel://[user:password@]h:p,h:p/<master>[/db] or redis+cluster://[user:password@]h:p,h:p; rediss... for TLS. The embedded Redis serves one process, see FANFARE_EMBEDDED. On an address that is not loopback it must be asked for as 'embedded'"`
+	Embedded    embeddedKind `env:"FANFARE_EMBEDDED" envDefault:"auto" desc:"which Redis is embedded: redis is redis-server or valkey-server 7 or newer on PATH, started as a child, whose data survives crashes; memory is an imitation inside this process, whose data survives only clean stops; auto is redis if it can be had, else memory. Both keep their data in fanfare-data/ beside the SQLite file (fanfare.db), and the start says which one it is"`
+	ContactsURL string       `env:"FANFARE_CONTACTS_REDIS_URL" shown:"the Redis of FANFARE_REDIS_URL" secret:"url" desc:"a Redis of its own for the index of recent contacts, whose snapshots then do not slow down the others"`
 
 	DatabaseURL      string        `group:"SQL" env:"FANFARE_DATABASE_URL" envDefault:"sqlite:fanfare.db" secret:"url" desc:"sqlite:<file> (several processes on one machine may share it when Redis is a real one) or mysql://user:password@host:port/name"`
 	DeletedRetention time.Duration `env:"FANFARE_DELETED_RETENTION" envDefault:"720h" least:"1ms" desc:"how long SQL remembers deleted contacts and uploads; an upload id that is posted again after that is a new upload"`
@@ -113,7 +114,7 @@ func allRoles() []string { return []string{roleAPI, roleTargeting, roleDelivery,
 // has reports whether this process plays a role.
 func (c *config) has(role string) bool { return slices.Contains(c.Roles, role) }
 
-// embedded reports whether Redis lives in this process.
+// embedded reports whether Redis is for this process alone, and ends with it.
 func (c *config) embedded() bool { return c.RedisURL == "" || c.RedisURL == "embedded" }
 
 // sends reports whether there are credentials. Without them, notifications are only logged.

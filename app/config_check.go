@@ -90,7 +90,7 @@ func (c *config) checkAddress() problems {
 		return problems{metricsVariable + ": is FANFARE_ADDR; it must be another address"}
 	}
 	if !c.loopback() && c.RedisURL == "" {
-		return problems{"FANFARE_REDIS_URL: is needed when FANFARE_ADDR is not loopback; 'embedded' keeps the queue in this one process"}
+		return problems{"FANFARE_REDIS_URL: is needed when FANFARE_ADDR is not loopback; 'embedded' is for one process alone (see FANFARE_EMBEDDED)"}
 	}
 	return nil
 }
@@ -141,6 +141,9 @@ func (c *config) checkStores() problems {
 	var p problems
 	if !c.embedded() {
 		p = append(p, checkRedis("FANFARE_REDIS_URL", c.RedisURL)...)
+		if c.Embedded != embeddedAuto {
+			p = append(p, embeddedVariable+": means nothing with FANFARE_REDIS_URL")
+		}
 	}
 	if c.ContactsURL != "" {
 		p = append(p, checkRedis("FANFARE_CONTACTS_REDIS_URL", c.ContactsURL)...)

@@ -81,8 +81,8 @@ func TestConfigReadsEveryVariable(t *testing.T) {
 		!slices.Equal(c.AllowedOrigins, []string{"https://a.example", "capacitor://localhost"}) {
 		t.Errorf("%+v", c)
 	}
-	// Everything was set above, except the apps file, which replaces the key.
-	if got, want := len(c.settings()), len(variables())-1; got != want || len(environ) != want {
+	// Everything was set above, except the apps file, which replaces the key, and the kind of an embedded Redis.
+	if got, want := len(c.settings()), len(variables())-2; got != want || len(environ) != want {
 		t.Errorf("%d variables were set and %d read, want %d: %v", len(environ), got, want, c.settings())
 	}
 }
@@ -137,6 +137,8 @@ func TestConfigProblems(t *testing.T) {
 		"NoPollsOfUsers":         {"FANFARE_USER_MAX_POLLS=0", "FANFARE_USER_MAX_POLLS: 0 is not at least 1"},
 		"NoRequestsOfUsers":      {"FANFARE_USER_MAX_IN_FLIGHT=0", "FANFARE_USER_MAX_IN_FLIGHT: 0 is not at least 1"},
 		"StreamsThatAreNoNumber": {"FANFARE_MAX_STREAMS=many", "FANFARE_MAX_STREAMS: \"many\" is not a whole number"},
+		"EmbeddedKind":           {"FANFARE_EMBEDDED=disk", "FANFARE_EMBEDDED: \"disk\" is none of auto, redis, memory"},
+		"EmbeddedBesideRedis":    {"FANFARE_REDIS_URL=redis://h FANFARE_EMBEDDED=memory", "FANFARE_EMBEDDED: means nothing with FANFARE_REDIS_URL"},
 		"SaleReplicasEmbedded":   {"FANFARE_SALE_MIN_REPLICAS=1", "FANFARE_SALE_MIN_REPLICAS: an embedded Redis has no replicas"},
 		"SaleReplicasBelowZero":  {"FANFARE_SALE_MIN_REPLICAS=-1", "FANFARE_SALE_MIN_REPLICAS: -1 is not within 0 to 100"},
 		"SaleWithoutRoom":        {"FANFARE_SALE_MAX_IN_FLIGHT=0", "FANFARE_SALE_MAX_IN_FLIGHT: 0 is not at least 1"},

@@ -21,12 +21,16 @@ const (
 )
 
 // tuneMemory sets how hard the collector works, and the limit at which it works harder,
-// unless GOGC and GOMEMLIMIT say otherwise.
-func tuneMemory(c *config) {
+// unless GOGC and GOMEMLIMIT say otherwise. withChild says that an embedded server needs memory too.
+func tuneMemory(c *config, withChild bool) {
 	if !c.ownGC {
 		tuneCollector()
 	}
-	if limit := memoryLimit(containerMemory(), machineMemory()); !c.ownMemory && limit > 0 {
+	container, machine := containerMemory(), machineMemory()
+	if withChild && container > 0 { // the child is in the same container
+		container -= childMemory(container, machine)
+	}
+	if limit := memoryLimit(container, machine); !c.ownMemory && limit > 0 {
 		debug.SetMemoryLimit(limit)
 	}
 }
@@ -68,6 +72,16 @@ func memoryLimit(container, machine int64) int64 {
 		return container / 10 * 9
 	}
 	return machine / 2
+}
+
+// childMemory is the maxmemory of an embedded server: a quarter of the memory, because the server may
+// need twice its data for a moment while it writes its append-only file anew. It is 0 if the memory is
+// not known.
+func childMemory(container, machine int64) int64 {
+	if container > 0 && (machine == 0 || container < machine) {
+		return container / 4
+	}
+	return machine / 4
 }
 
 // containerMemory is the memory limit of this process's control group, in bytes; 0 if there is

@@ -46,7 +46,7 @@ func (a *app) ready(ctx context.Context) api.Readiness {
 	r := api.Readiness{
 		Ready:        now.dependencies[0].State != stateDown && a.starting.Load() == nil && !a.stopping.Load(),
 		Dependencies: now.dependencies,
-		Notes:        append(a.notes(""), now.unserved...), // callers without a key do not learn the file's path
+		Notes:        append(a.notes(false), now.unserved...),
 	}
 	if why := a.starting.Load(); why != nil {
 		r.Notes = append(r.Notes, "this process is starting: "+*why)
@@ -159,18 +159,16 @@ func (a *app) readyWorkers(ctx context.Context) (api.Dependency, []string) {
 	return d, notes
 }
 
-// embeddedNote says what is lost at a stop, for people who are trying fanfare out.
-const embeddedNote = "Redis is embedded, in this one process: a stop loses queued work and dead letters, reports of events, chats, " +
-	"open holds of sales and Idempotency-Keys of events, chats and sales; the database keeps event types, devices, preferences, contacts, uploads, sales, orders, API keys, and the keys and revocations of user tokens"
-
-// notes are remarks for operators that are not faults. file is what they say about the file of the database.
-func (a *app) notes(file string) []string {
+// notes are remarks for operators that are not faults. Callers without a key do not learn where files are.
+func (a *app) notes(toOperator bool) []string {
 	var notes []string
-	if a.redis.Embedded() {
-		notes = append(notes, embeddedNote)
+	if a.config.embedded() {
+		notes = append(notes, a.embeddedNote(toOperator))
 	}
-	if a.record.Embedded() {
-		notes = append(notes, "the database is a file"+file)
+	if a.record.Embedded() && toOperator {
+		notes = append(notes, "the database is a file: "+a.config.DatabaseURL)
+	} else if a.record.Embedded() {
+		notes = append(notes, "the database is a file")
 	}
 	if !a.config.sends() {
 		notes = append(notes, "no APNs credentials: notifications are only logged (log sender)")

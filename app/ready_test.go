@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -59,9 +60,13 @@ func readingsOf(t *testing.T, redis *storetest.RedisServer) int {
 	return n
 }
 
-// mustBuildApp builds an app that has a database of its own and runs nothing.
+// mustBuildApp builds an app that has a database of its own and runs nothing. Without the URL of a Redis it has the
+// embedded one in memory.
 func mustBuildApp(t *testing.T, environ ...string) *app {
 	t.Helper()
+	if !slices.ContainsFunc(environ, func(v string) bool { return strings.HasPrefix(v, "FANFARE_REDIS_URL=") }) {
+		environ = append(environ, "FANFARE_EMBEDDED=memory")
+	}
 	c, err := parseConfig(append(environ, "FANFARE_DATABASE_URL=sqlite:"+filepath.Join(t.TempDir(), "x.db")))
 	storetest.Must(t, err)
 	a, err := build(t.Context(), c, slog.New(slog.DiscardHandler))

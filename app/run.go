@@ -135,7 +135,6 @@ func serve(ctx context.Context, c *config, to outputs) error {
 	log := newLogger(c, to)
 	redisdb.LogLibrary(log)
 	slog.SetDefault(log) //nolint:forbidigo // for messages of other libraries through package log
-	tuneMemory(c)
 	if c.needsHold() {
 		lock, err := c.hold()
 		if err != nil {
@@ -153,6 +152,7 @@ func serve(ctx context.Context, c *config, to outputs) error {
 		return err
 	}
 	defer a.close()
+	tuneMemory(c, a.child != nil)
 	preparation := a.beginPreparation(ctx)
 	defer preparation.end()
 	if err := preparation.soon(); err != nil {

@@ -21,7 +21,7 @@ func TestRun(t *testing.T) {
 		defer cancel()
 		var out, errs storetest.Lines
 		ended := make(chan int, 1)
-		environ := []string{"FANFARE_ADDR=127.0.0.1:0", "FANFARE_LOG_FORMAT=text", "FANFARE_DATABASE_URL=sqlite:" + filepath.Join(t.TempDir(), "x.db")}
+		environ := []string{"FANFARE_ADDR=127.0.0.1:0", "FANFARE_EMBEDDED=memory", "FANFARE_LOG_FORMAT=text", "FANFARE_DATABASE_URL=sqlite:" + filepath.Join(t.TempDir(), "x.db")}
 		go func() { ended <- Run(ctx, Program{Environ: environ, Stdout: &out, Stderr: &errs}) }()
 		storetest.Eventually(t, 20*time.Second, "the banner", func() bool { return strings.Contains(out.String(), "/docs/") })
 		cancel()
@@ -39,7 +39,7 @@ func TestRun(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		var out, errs bytes.Buffer
-		environ := []string{"FANFARE_ADDR=127.0.0.1:0", "FANFARE_DATABASE_URL=sqlite:" + filepath.Join(t.TempDir(), "x.db")}
+		environ := []string{"FANFARE_ADDR=127.0.0.1:0", "FANFARE_EMBEDDED=memory", "FANFARE_DATABASE_URL=sqlite:" + filepath.Join(t.TempDir(), "x.db")}
 		if code := Run(ctx, Program{Environ: environ, Stdout: &out, Stderr: &errs}); code != 0 {
 			t.Errorf("exit code %d: %s", code, &errs)
 		}
@@ -81,7 +81,7 @@ func TestWhatIsSaidHasOneForm(t *testing.T) {
 			t.Parallel()
 			for _, format := range []string{"", "text", "json"} {
 				var out, errs bytes.Buffer
-				environ := []string{"FANFARE_ADDR=127.0.0.1:1", "FANFARE_LOG_FORMAT=" + format, "FANFARE_DATABASE_URL=sqlite:" + filepath.Join(t.TempDir(), "x.db")}
+				environ := []string{"FANFARE_ADDR=127.0.0.1:1", "FANFARE_EMBEDDED=memory", "FANFARE_LOG_FORMAT=" + format, "FANFARE_DATABASE_URL=sqlite:" + filepath.Join(t.TempDir(), "x.db")}
 				if row.line == "serve" {
 					environ = append(environ, "FANFARE_ROLES=nothing", "FANFARE_SHARDS=0")
 				}

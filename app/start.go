@@ -76,6 +76,12 @@ func (a *app) prepare(ctx context.Context) error {
 	if !a.config.loopback() && !a.keys.Any() {
 		return fmt.Errorf("FANFARE_ADDR: %s can be reached from outside and there is no API key yet; make the first with: fanfare keys create --name first --scopes admin", a.config.Addr)
 	}
+	if a.config.embedded() {
+		tell("it waits for the embedded Redis, which reads its data")
+		if err := a.startEmbedded(ctx); err != nil {
+			return err
+		}
+	}
 	queues := patience{variable: "FANFARE_REDIS_URL", log: a.log, refused: redisdb.Refused, tell: tell}
 	for _, q := range a.queues() {
 		if err := queues.until(ctx, q.Init); err != nil {

@@ -1,28 +1,29 @@
 package e2e
 
 import (
+	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"fanfare/api"
 	"fanfare/store/storetest"
 )
 
-// A server with embedded Redis says what a stop loses and what it keeps, and that is right.
-func TestEmbeddedStop(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	p := mustServe(t, dir)
-	note := "Redis is embedded, in this one process: a stop loses queued work and dead letters, reports of events, chats, " +
-		"open holds of sales and Idempotency-Keys of events, chats and sales; the database keeps event types, devices, preferences, contacts, uploads, sales, orders, API keys, and the keys and revocations of user tokens"
-	if _, body, err := p.try("GET", "/readyz", nil); err != nil || !strings.Contains(string(body), note) {
-		t.Errorf("readyz: %s %v", body, err)
-	} else if strings.Contains(string(body), dir) {
-		t.Errorf("readyz tells callers without a key where the database is: %s", body)
-	}
-	storetest.Eventually(t, 30*time.Second, "the note at start", func() bool { return strings.Contains(p.stderr.String(), note) })
+// embeddedWorld is what a server was told, for a look after its next start.
+type embeddedWorld struct {
+	event, job, sold, held string
+	due                    string // when the event is sent
+	lock                   api.LockHold
+}
 
+// mustTell tells a server about everything of which something is in Redis, and of which something is in SQL.
+func mustTell(p *program) (w embeddedWorld) {
+	p.t.Helper()
 	p.must(201, nil, "PUT", "/v1/event-types/hello", map[string]any{"title": "Hello"})
 	p.must(201, nil, "PUT", "/v1/users/bob/devices/"+deviceToken(1), map[string]string{"platform": "apns", "topic": "com.example.app", "environment": "sandbox"})
 	p.must(204, nil, "PUT", "/v1/users/bob/opt-outs/other", nil)
@@ -30,37 +31,59 @@ func TestEmbeddedStop(t *testing.T) {
 	p.must(201, nil, "PUT", "/v1/users/carol/contacts/bob", map[string]any{"relationship": "friend"})
 	p.must(202, nil, "POST", "/v1/uploads", map[string]any{"id": "photo", "owner": "bob", "visibility": "public"})
 	p.must(201, nil, "POST", "/v1/chats", map[string]any{"id": "team", "creator": "alice", "members": []string{"bob"}, "message": "hello"})
-	p.must(201, nil, "PUT", "/v1/sales/spring", map[string]any{"items": []any{map[string]any{"sku": "a", "stock": 5}}, "starts_at": "2026-01-01T00:00:00Z", "ends_at": "2099-01-01T00:00:00Z"})
+	p.must(201, nil, "PUT", "/v1/values/color", map[string]any{"value": "blue"})
+	w.job = p.enqueue("emails", map[string]any{"type": "mail", "payload": 1})
+	w.lock = p.acquire("report", map[string]any{"lease_ms": time.Hour.Milliseconds()})
+	p.must(201, nil, "PUT", "/v1/sales/spring", map[string]any{
+		"items": []any{map[string]any{"sku": "a", "stock": 5}}, "hold_ms": 3600_000, "starts_at": "2026-01-01T00:00:00Z", "ends_at": "2099-01-01T00:00:00Z",
+	})
 	reserve := func() string {
 		var made struct{ ID string }
 		p.must(201, &made, "POST", "/v1/sales/spring/reservations", map[string]any{"user": "alice", "lines": []any{map[string]any{"sku": "a", "quantity": 1}}})
 		return made.ID
 	}
-	sold := reserve()
-	p.must(200, nil, "POST", "/v1/sales/spring/reservations/"+sold+"/confirm", nil)
-	reserve() // and hold it
-	orders := func() (list struct {
-		Items []struct{ Reservation string }
-	}) {
-		p.must(200, &list, "GET", "/v1/sales/spring/orders", nil)
-		return list
-	}
-	storetest.Eventually(t, 30*time.Second, "the order on record", func() bool { return len(orders().Items) == 1 })
-	var event struct{ ID string }
-	p.must(202, &event, "POST", "/v1/events", map[string]any{"type": "hello", "audience": map[string]any{"users": []string{"bob"}}}, "Idempotency-Key", "once")
-	p.must(200, nil, "GET", "/v1/events/"+event.ID, nil)
-	if code, _ := p.terminate(); code != 0 {
-		t.Fatalf("exit code %d", code)
-	}
+	w.sold = reserve()
+	p.must(200, nil, "POST", "/v1/sales/spring/reservations/"+w.sold+"/confirm", nil)
+	w.held = reserve()
+	storetest.Eventually(p.t, 30*time.Second, "the order on record", func() bool { return len(p.orders()) == 1 })
+	w.due = time.Now().Add(24 * time.Hour).UTC().Format(time.RFC3339)
+	w.event = p.sendOnce(w.due)
+	return w
+}
 
-	p = mustServe(t, dir)
-	p.must(404, nil, "GET", "/v1/events/"+event.ID, nil)
-	p.must(404, nil, "GET", "/v1/chats/team", nil)
-	var again struct{ ID string }
-	p.must(202, &again, "POST", "/v1/events", map[string]any{"type": "hello", "audience": map[string]any{"users": []string{"bob"}}}, "Idempotency-Key", "once")
-	if again.ID == event.ID {
-		t.Error("the key of the event was kept")
+// sendOnce posts the event that is scheduled once, and returns its id.
+func (p *program) sendOnce(due string) string {
+	p.t.Helper()
+	var event struct{ ID string }
+	p.must(202, &event, "POST", "/v1/events", map[string]any{
+		"type": "hello", "audience": map[string]any{"users": []string{"bob"}}, "send_at": due,
+	}, "Idempotency-Key", "once")
+	return event.ID
+}
+
+// orders are the reservations whose orders are on record.
+func (p *program) orders() (list []struct{ Reservation string }) {
+	p.t.Helper()
+	var page struct {
+		Items []struct{ Reservation string }
 	}
+	p.must(200, &page, "GET", "/v1/sales/spring/orders", nil)
+	return page.Items
+}
+
+// stock is how many units of the sale there are in all, available, held and sold.
+func (p *program) stock() string {
+	p.t.Helper()
+	var sale struct {
+		Items []struct{ Total, Available, Held, Sold int }
+	}
+	p.must(200, &sale, "GET", "/v1/sales/spring", nil)
+	return fmt.Sprint(sale.Items)
+}
+
+// mustHaveRecord checks that the server has what is in SQL.
+func (w embeddedWorld) mustHaveRecord(p *program) {
+	p.t.Helper()
 	var settings struct {
 		OptOuts []string `json:"opt_outs"`
 		Mutes   []any
@@ -68,22 +91,269 @@ func TestEmbeddedStop(t *testing.T) {
 	}
 	p.must(200, &settings, "GET", "/v1/users/bob/notification-settings", nil)
 	if len(settings.OptOuts) != 1 || len(settings.Mutes) != 1 || len(settings.Devices) != 1 {
-		t.Errorf("settings: %+v", settings)
+		p.t.Errorf("settings: %+v", settings)
 	}
 	p.must(200, nil, "GET", "/v1/event-types/hello", nil)
 	var recent struct{ Items []any }
-	storetest.Eventually(t, 30*time.Second, "contacts and uploads", func() bool {
+	storetest.Eventually(p.t, 30*time.Second, "contacts and uploads", func() bool {
 		p.must(200, &recent, "GET", "/v1/users/carol/recent-contacts", nil)
 		return len(recent.Items) == 1
 	})
-	var sale struct {
-		Items []struct{ Total, Available, Held, Sold int }
+	if list := p.orders(); len(list) != 1 || list[0].Reservation != w.sold {
+		p.t.Errorf("orders: %+v", list)
 	}
-	p.must(200, &sale, "GET", "/v1/sales/spring", nil)
-	if got := fmt.Sprint(sale.Items); got != "[{5 4 0 1}]" {
+}
+
+// mustHaveAll checks that the server has all of the world.
+func (w embeddedWorld) mustHaveAll(p *program) {
+	p.t.Helper()
+	w.mustHaveRecord(p)
+	var event struct{ State string }
+	if p.must(200, &event, "GET", "/v1/events/"+w.event, nil); event.State != "scheduled" {
+		p.t.Errorf("the event is %s", event.State)
+	}
+	if again := p.sendOnce(w.due); again != w.event {
+		p.t.Error("the Idempotency-Key of the event was lost")
+	}
+	var chat struct{ Items []struct{ Text string } }
+	if p.must(200, &chat, "GET", "/v1/chats/team/messages?user=bob", nil); len(chat.Items) != 1 || chat.Items[0].Text != "hello" {
+		p.t.Errorf("the chat: %+v", chat)
+	}
+	var value struct{ Value string }
+	if p.must(200, &value, "GET", "/v1/values/color", nil); value.Value != "blue" {
+		p.t.Errorf("the value is %q", value.Value)
+	}
+	var job struct{ State string }
+	if p.must(200, &job, "GET", "/v1/jobs/"+w.job, nil); job.State != "queued" {
+		p.t.Errorf("the job is %s", job.State)
+	}
+	var lock struct{ Fence int64 }
+	if p.must(200, &lock, "POST", "/v1/locks/report/renew", map[string]any{"token": w.lock.Token}); lock.Fence != w.lock.Fence {
+		p.t.Errorf("the lock has the fence %d, want %d", lock.Fence, w.lock.Fence)
+	}
+	if got := p.stock(); got != "[{5 3 1 1}]" {
+		p.t.Errorf("total, available, held and sold: %s", got)
+	}
+	var held struct{ State string }
+	if p.must(200, &held, "GET", "/v1/sales/spring/reservations/"+w.held, nil); held.State != "held" {
+		p.t.Errorf("the reservation is %s", held.State)
+	}
+}
+
+// server is what fanfare notes about its embedded Redis server.
+type server struct {
+	PID              int
+	Socket, Password string
+}
+
+func mustServer(t testing.TB, dir string) (s server) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, "fanfare-data", "redis.json"))
+	storetest.Must(t, err)
+	storetest.Must(t, json.Unmarshal(text, &s))
+	return s
+}
+
+// endServer ends a server that a killed fanfare has left behind, at the end of the test.
+func endServer(t testing.TB, dir string) {
+	t.Helper()
+	t.Cleanup(func() {
+		text, err := os.ReadFile(filepath.Join(dir, "fanfare-data", "redis.json"))
+		var s server
+		if err == nil && json.Unmarshal(text, &s) == nil && s.PID > 0 && running(s.PID) {
+			_ = syscall.Kill(s.PID, syscall.SIGKILL)
+		}
+	})
+}
+
+// running reports whether a process is a server that has not ended.
+func running(pid int) bool {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err == nil && strings.Contains(string(text), "(redis-server)") && !strings.Contains(string(text), ") Z ")
+}
+
+// A server with nothing configured but an embedded Redis of either kind has everything after a clean stop and the
+// next start. It says which kind it has, and tells callers without a key no paths.
+func TestEmbeddedKeepsItsData(t *testing.T) {
+	t.Parallel()
+	for mode, note := range map[string]string{
+		"memory": "Redis is embedded, in the memory of this one process (FANFARE_EMBEDDED=memory): a clean stop keeps what it has",
+		"redis":  "Redis is embedded, for this one process: redis ",
+	} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			endServer(t, dir)
+			p := mustServe(t, dir, "FANFARE_EMBEDDED="+mode)
+			if _, body, err := p.try("GET", "/readyz", nil); err != nil || !strings.Contains(string(body), note) {
+				t.Errorf("readyz: %s %v", body, err)
+			} else if strings.Contains(string(body), "fanfare-data") {
+				t.Errorf("readyz tells callers without a key where the data is: %s", body)
+			}
+			storetest.Eventually(t, 30*time.Second, "the note at start", func() bool {
+				return strings.Contains(p.stderr.String(), note) && strings.Contains(p.stderr.String(), "fanfare-data/")
+			})
+			w := mustTell(p)
+			for range 2 {
+				if code, _ := p.terminate(); code != 0 {
+					t.Fatalf("exit code %d", code)
+				}
+				if left, _ := filepath.Glob(filepath.Join(dir, "fanfare-data", "redis.[js]*")); len(left) > 0 {
+					t.Errorf("after the stop there is %q", left)
+				}
+				p = mustServe(t, dir, "FANFARE_EMBEDDED="+mode)
+				w.mustHaveAll(p)
+			}
+			p.must(200, nil, "POST", "/v1/sales/spring/reservations/"+w.held+"/confirm", nil)
+			if got := p.stock(); got != "[{5 3 0 2}]" {
+				t.Errorf("total, available, held and sold: %s", got)
+			}
+		})
+	}
+}
+
+// With an embedded redis-server nothing is lost by kill -9: neither of fanfare, whose next start takes the data over,
+// nor of the server, which is started again while fanfare answers.
+func TestEmbeddedServerSurvivesKills(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	endServer(t, dir)
+	p := mustServe(t, dir, "FANFARE_EMBEDDED=redis")
+	w := mustTell(p)
+	first := mustServer(t, dir)
+	p.kill()
+	if !running(first.PID) {
+		t.Error("the server ended with fanfare")
+	}
+	p = mustServe(t, dir, "FANFARE_EMBEDDED=redis")
+	second := mustServer(t, dir)
+	if running(first.PID) || !running(second.PID) {
+		t.Error("not one server works, but none or two")
+	}
+	w.mustHaveAll(p)
+
+	storetest.Must(t, syscall.Kill(second.PID, syscall.SIGKILL))
+	storetest.Eventually(t, 30*time.Second, "the server is told of and started again", func() bool {
+		return strings.Contains(p.stderr.String(), "the embedded Redis ended, and is started again") && mustServer(t, dir).PID != second.PID
+	})
+	p.awaitReady()
+	w.mustHaveAll(p)
+	third := mustServer(t, dir)
+	if code, _ := p.terminate(); code != 0 || running(third.PID) {
+		t.Errorf("exit code %d; the server runs: %v", code, running(third.PID))
+	}
+}
+
+// After a crash, an embedded Redis in memory begins empty rather than with what it had at an earlier stop, and SQL
+// has the rest. That is what the note at start says.
+func TestEmbeddedMemoryAfterACrash(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	p := mustServe(t, dir)
+	w := mustTell(p)
+	if code, _ := p.terminate(); code != 0 {
+		t.Fatalf("exit code %d", code)
+	}
+	p = mustServe(t, dir)
+	w.mustHaveAll(p)
+	note := "a crash loses all of it: queued work and dead letters, reports of events, jobs, locks, values, counters, chats, " +
+		"open holds of sales and Idempotency-Keys of events, chats and sales; the database keeps event types, devices, preferences, contacts, uploads, sales, orders, schedules, API keys, and the keys and revocations of user tokens"
+	if !strings.Contains(p.stderr.String(), note) {
+		t.Errorf("the note at start is missing:\n%s", p.stderr.String())
+	}
+	p.kill()
+	p = mustServe(t, dir)
+	w.mustHaveRecord(p)
+	p.must(404, nil, "GET", "/v1/events/"+w.event, nil)
+	p.must(404, nil, "GET", "/v1/chats/team", nil)
+	p.must(404, nil, "GET", "/v1/values/color", nil)
+	p.must(404, nil, "GET", "/v1/jobs/"+w.job, nil)
+	p.must(409, nil, "POST", "/v1/locks/report/renew", map[string]any{"token": w.lock.Token})
+	if again := p.sendOnce(w.due); again == w.event {
+		t.Error("the key of the event was kept")
+	}
+	if got := p.stock(); got != "[{5 4 0 1}]" {
 		t.Errorf("total, available, held and sold: %s", got)
 	}
-	if list := orders(); len(list.Items) != 1 || list.Items[0].Reservation != sold {
-		t.Errorf("orders: %+v", list)
+}
+
+// The snapshot of an embedded Redis in memory moves into a redis-server when one can be had. Data of a redis-server
+// is never left behind unnoticed when there is none any more.
+func TestEmbeddedChangesItsKind(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	endServer(t, dir)
+	nowhere := []string{"FANFARE_EMBEDDED=auto", "PATH=" + t.TempDir()}
+	p := mustServe(t, dir, nowhere...)
+	if want := "in the memory of this one process (there is no redis-server on PATH, there is no valkey-server on PATH)"; !strings.Contains(p.stderr.String(), want) {
+		t.Errorf("the start does not say %q:\n%s", want, p.stderr.String())
 	}
+	w := mustTell(p)
+	if code, _ := p.terminate(); code != 0 {
+		t.Fatalf("exit code %d", code)
+	}
+	p = mustServe(t, dir, "FANFARE_EMBEDDED=auto")
+	mustServer(t, dir)
+	w.mustHaveAll(p)
+	if code, _ := p.terminate(); code != 0 {
+		t.Fatalf("exit code %d", code)
+	}
+	p = mustServe(t, dir, "FANFARE_EMBEDDED=auto")
+	w.mustHaveAll(p)
+	if code, _ := p.terminate(); code != 0 {
+		t.Fatalf("exit code %d", code)
+	}
+
+	for name, tc := range map[string]struct{ mode, dir, want string }{
+		"NoServer":   {"redis", t.TempDir(), "FANFARE_EMBEDDED: there is no redis-server on PATH"},
+		"DataOfOne":  {"auto", dir, "fanfare-data has the data of a redis-server or valkey-server, which cannot be used"},
+		"NoServerIt": {"redis", dir, "FANFARE_EMBEDDED: there is no redis-server on PATH"},
+	} {
+		code, _, errs := mustRun(t, tc.dir, nil, "FANFARE_ADDR=127.0.0.1:0", "FANFARE_EMBEDDED="+tc.mode, nowhere[1])
+		if code != 1 || !strings.Contains(errs, tc.want) {
+			t.Errorf("%s: exit code %d: %s", name, code, errs)
+		}
+	}
+	p = mustServe(t, dir, "FANFARE_EMBEDDED=memory")
+	p.must(404, nil, "GET", "/v1/chats/team", nil)
+	if want := "starts without the data of the server that was used before"; !strings.Contains(p.stderr.String(), want) {
+		t.Errorf("the start does not say %q:\n%s", want, p.stderr.String())
+	}
+}
+
+// A start on data that is damaged, or that a newer server wrote, ends with a sentence that says what to do, and
+// leaves the data alone.
+func TestEmbeddedDataThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	p := mustServe(t, dir, "FANFARE_EMBEDDED=redis")
+	p.must(201, nil, "PUT", "/v1/values/color", map[string]any{"value": "blue"})
+	if code, _ := p.terminate(); code != 0 {
+		t.Fatalf("exit code %d", code)
+	}
+	refused := func(parts ...string) {
+		t.Helper()
+		code, _, errs := mustRun(t, dir, nil, "FANFARE_ADDR=127.0.0.1:0", "FANFARE_EMBEDDED=redis")
+		for _, part := range parts {
+			if code != 1 || !strings.Contains(errs, part) {
+				t.Errorf("exit code %d; it lacks %q: %s", code, part, errs)
+			}
+		}
+	}
+	version := filepath.Join(dir, "fanfare-data", "redis.version")
+	was, err := os.ReadFile(version)
+	storetest.Must(t, err)
+	storetest.Must(t, os.WriteFile(version, []byte("redis 99.0.0\n"), 0o600))
+	refused("FANFARE_EMBEDDED", "was last written by redis 99.0.0", "install redis 99.0.0 or newer")
+	storetest.Must(t, os.WriteFile(version, was, 0o600))
+
+	files, err := filepath.Glob(filepath.Join(dir, "fanfare-data", "appendonlydir", "*.incr.aof"))
+	storetest.Must(t, err)
+	text, err := os.ReadFile(files[0])
+	storetest.Must(t, err)
+	storetest.Must(t, os.WriteFile(files[0], append([]byte("*x\r\n"), text...), 0o600))
+	refused("FANFARE_EMBEDDED", "its data is damaged", "check-aof --fix")
+	storetest.Must(t, os.WriteFile(files[0], text[:len(text)-2], 0o600)) // as a crash of the machine may leave it
+	p = mustServe(t, dir, "FANFARE_EMBEDDED=redis")
+	p.awaitReady()
 }

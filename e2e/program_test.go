@@ -128,8 +128,15 @@ type program struct {
 }
 
 // environment is the environment of a child process. It has only what the process needs to run, so
-// that a developer's settings do not change a test.
+// that a developer's settings do not change a test. An embedded Redis is the one in memory unless the
+// test names another, whatever is on PATH.
 func environment(vars []string) []string {
+	set := func(prefix string) bool {
+		return slices.ContainsFunc(vars, func(v string) bool { return strings.HasPrefix(v, prefix) && v != "FANFARE_REDIS_URL=embedded" })
+	}
+	if !set("FANFARE_REDIS_URL=") && !set("FANFARE_EMBEDDED=") {
+		vars = append([]string{"FANFARE_EMBEDDED=memory"}, vars...)
+	}
 	return append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "TMPDIR=" + os.TempDir(),
 		"GORACE=halt_on_error=1 exitcode=66 atexit_sleep_ms=10"}, vars...)
 }

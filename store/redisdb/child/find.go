@@ -36,17 +36,17 @@ func (p Program) String() string { return p.Product + " " + p.Version }
 // each of them cannot be used.
 func Find(ctx context.Context, folder string) (Program, error) {
 	var found []Program
-	var missing []error
+	var missing []string
 	for _, name := range []string{"redis-server", "valkey-server"} {
 		p, err := look(ctx, name)
 		if err != nil {
-			missing = append(missing, err)
+			missing = append(missing, err.Error())
 			continue
 		}
 		found = append(found, p)
 	}
 	if len(found) == 0 {
-		return Program{}, errors.Join(missing...)
+		return Program{}, errors.New(strings.Join(missing, ", "))
 	}
 	if last, ok := lastWriter(folder); ok {
 		for _, p := range found {

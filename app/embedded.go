@@ -1,0 +1,111 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"fanfare/store/redisdb"
+	"fanfare/store/redisdb/child"
+)
+
+// embeddedVariable names the variable that chooses the embedded Redis.
+const embeddedVariable = "FANFARE_EMBEDDED"
+
+// embeddedKind is the value of FANFARE_EMBEDDED.
+type embeddedKind string
+
+const (
+	embeddedAuto   embeddedKind = "auto"
+	embeddedRedis  embeddedKind = "redis"
+	embeddedMemory embeddedKind = "memory"
+)
+
+// UnmarshalText reads the value.
+func (k *embeddedKind) UnmarshalText(text []byte) error {
+	switch *k = embeddedKind(text); *k {
+	case embeddedAuto, embeddedRedis, embeddedMemory:
+		return nil
+	}
+	return errors.New("is none of auto, redis, memory")
+}
+
+// dataFolder is where an embedded Redis keeps its data: beside an SQLite database, under the
+// database's name, and in the working directory for any other database.
+func (c *config) dataFolder() string {
+	name, ok := strings.CutSuffix(c.lockFile(), ".lock")
+	if !strings.HasPrefix(c.DatabaseURL, "sqlite:") || !ok {
+		return "fanfare-mysql-data"
+	}
+	return strings.TrimSuffix(name, ".db") + "-data"
+}
+
+// openEmbedded chooses the embedded Redis, and completes the options of its clients. It starts
+// nothing.
+func (a *app) openEmbedded(ctx context.Context, o *redisdb.Options) error {
+	folder := a.config.dataFolder()
+	o.Snapshot = filepath.Join(folder, "memory.snapshot")
+	program, why := a.config.findServer(ctx, folder)
+	if why == nil {
+		server, err := child.New(child.Options{Program: program, Folder: folder, MaxMemory: childMemory(containerMemory(), machineMemory()), Logger: a.log})
+		if err != nil {
+			return fmt.Errorf("%s: %w", embeddedVariable, err)
+		}
+		a.child, o.Socket, o.Password = server, server.Socket(), server.Password()
+		return nil
+	}
+	if a.config.Embedded == embeddedRedis {
+		return fmt.Errorf("%s: %w", embeddedVariable, why)
+	}
+	if !child.HasData(folder) {
+		a.whyMemory = why.Error()
+		return nil
+	}
+	if a.config.Embedded != embeddedMemory {
+		return fmt.Errorf("%s: %s has the data of a redis-server or valkey-server, which cannot be used: %w; install it again, or set %s=memory to start without that data", embeddedVariable, folder, why, embeddedVariable)
+	}
+	a.log.WarnContext(ctx, "the embedded Redis starts without the data of the server that was used before", "folder", folder)
+	a.whyMemory = why.Error()
+	return nil
+}
+
+// findServer is the program for the child, or the reason why Redis is in memory.
+func (c *config) findServer(ctx context.Context, folder string) (child.Program, error) {
+	if c.Embedded == embeddedMemory {
+		return child.Program{}, errors.New(embeddedVariable + "=memory")
+	}
+	return child.Find(ctx, folder)
+}
+
+// startEmbedded starts the child, if there is one, and reads the snapshot of an embedded Redis.
+func (a *app) startEmbedded(ctx context.Context) error {
+	if a.child != nil {
+		if err := a.child.Start(ctx); err != nil {
+			return fmt.Errorf("%s: %w", embeddedVariable, err)
+		}
+	}
+	if err := a.redis.Load(ctx); err != nil {
+		return fmt.Errorf("%s: %w", embeddedVariable, err)
+	}
+	return nil
+}
+
+// embeddedNote says what keeps the embedded Redis' data, and what is lost when. Callers without a key
+// do not learn the folder.
+func (a *app) embeddedNote(toOperator bool) string {
+	where := ""
+	if folder := a.config.dataFolder(); toOperator {
+		where = ", in " + folder + string(os.PathSeparator)
+	}
+	if a.child != nil {
+		return fmt.Sprintf("Redis is embedded, for this one process: %s runs as its child and keeps its data%s; a stop or a crash of fanfare loses nothing of it, a crash of the machine at most the last second", a.child.Program(), where)
+	}
+	return fmt.Sprintf("Redis is embedded, in the memory of this one process (%s): a clean stop keeps what it has%s, a crash loses all of it: %s", a.whyMemory, where, onlyInRedis)
+}
+
+// onlyInRedis is what is lost with Redis' data.
+const onlyInRedis = "queued work and dead letters, reports of events, jobs, locks, values, counters, chats, " +
+	"open holds of sales and Idempotency-Keys of events, chats and sales; the database keeps event types, devices, preferences, contacts, uploads, sales, orders, schedules, API keys, and the keys and revocations of user tokens"
