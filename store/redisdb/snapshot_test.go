@@ -37,14 +37,14 @@ func mustOpenSnapshot(t *testing.T, file string, log *storetest.Lines) *redisdb.
 // mustFill writes values of every type that fanfare uses, with their special cases.
 func mustFill(t *testing.T, c redis.UniversalClient) {
 	t.Helper()
-	many := []any{"RPUSH", "list:long"}
+	many, fields, scores := []any{"RPUSH", "list:long"}, []any{"HSET", "hash:long"}, []any{"ZADD", "scores:long"}
 	for i := range 1500 {
-		many = append(many, fmt.Sprint(i))
+		many, fields, scores = append(many, i), append(fields, fmt.Sprint("f", i), i), append(scores, i, fmt.Sprint("m", i))
 	}
 	for _, command := range [][]any{
 		{"SET", "text", "v"}, {"SET", "empty", ""}, {"SET", binary, binary}, {"SET", "short", "v", "PX", 3600_000}, {"SET", "gone", "v", "PX", 5},
 		{"HSET", "hash", "a", "1", "b", binary, binary, "", "", "x"}, {"PEXPIRE", "hash", 7200_000},
-		{"RPUSH", "list", "b", "a", "b", binary}, many,
+		{"RPUSH", "list", "b", "a", "b", binary}, many, fields, scores,
 		{"SADD", "set", "a", "b", binary},
 		{"ZADD", "scores", "1", "a", "-0.1", "b", "1700000000123", "c", "1e300", "d", "0.30000000000000004", "e", "inf", "f", "-inf", "g", "3", ""},
 		{"XADD", "stream", "1700000000000-0", "f", "1", "g", binary}, {"XADD", "stream", "1700000000000-1", "f", "2"}, {"XADD", "stream", "1700000000001-0", "f", "3"},
@@ -79,26 +79,38 @@ func describe(t *testing.T, c redis.UniversalClient) string {
 		case "string":
 			say("%q = %q", key, c.Get(ctx, key).Val())
 		case "hash":
+			var fields []string
 			for field, value := range c.HGetAll(ctx, key).Val() {
-				say("%q %q = %q", key, field, value)
+				fields = append(fields, fmt.Sprintf("%q = %q", field, value))
 			}
+			slices.Sort(fields)
+			say("%q: %s", key, summary(fields))
 		case "list":
-			values := c.LRange(ctx, key, 0, -1).Val()
-			say("%q = %q, %d, %x", key, values[:3], len(values), sha256.Sum256([]byte(strings.Join(values, "|"))))
+			say("%q: %s", key, summary(c.LRange(ctx, key, 0, -1).Val()))
 		case "set":
 			members := c.SMembers(ctx, key).Val()
 			slices.Sort(members)
 			say("%q = %q", key, members)
 		case "zset":
+			var members []string
 			for _, z := range c.ZRangeWithScores(ctx, key, 0, -1).Val() {
-				say("%q %q = %g", key, z.Member, z.Score)
+				members = append(members, fmt.Sprintf("%q = %g", z.Member, z.Score))
 			}
+			say("%q: %s", key, summary(members))
 		case "stream":
 			out = append(out, describeStream(t, c, key)...)
 		}
 	}
 	slices.Sort(out)
 	return strings.Join(out, "\n")
+}
+
+// summary is the values themselves, or their number and a digest if they are many.
+func summary(values []string) string {
+	if len(values) > 20 {
+		return fmt.Sprintf("%d, %x", len(values), sha256.Sum256([]byte(strings.Join(values, "|"))))
+	}
+	return fmt.Sprintf("%q", values)
 }
 
 func describeStream(t *testing.T, c redis.UniversalClient, key string) (out []string) {

@@ -18,6 +18,8 @@ const (
 	pingAgain = 10 * time.Millisecond
 	// The pause before a server that ended is started again grows from firstPause to mostPause.
 	firstPause, mostPause = 100 * time.Millisecond, 10 * time.Second
+	// sayAfter is how long a start takes before the log says what it waits for.
+	sayAfter = 5 * time.Second
 	// steady is the age from which on a server has started well.
 	steady = time.Minute
 )
@@ -128,13 +130,17 @@ func (s *Server) lockFolder(ctx context.Context) error {
 func (s *Server) awaitReady(ctx context.Context, p *process) error {
 	client := connect(s.dialled, s.password)
 	defer func() { _ = client.Close() }()
-	for {
+	for told := false; ; {
 		err := client.Ping(ctx).Err()
 		if err == nil {
 			return nil
 		}
 		if reply := redis.Error(nil); errors.As(err, &reply) && !redis.HasErrorPrefix(err, "LOADING") {
 			return fmt.Errorf("%s answers %w", s.o.Program, err)
+		}
+		if !told && time.Since(p.started) > sayAfter {
+			told = true
+			s.o.Logger.InfoContext(ctx, "the embedded Redis is not ready yet; a lot of data takes some time", "error", err)
 		}
 		select {
 		case <-ctx.Done():
