@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -231,6 +232,11 @@ func TestEmbeddedServerSurvivesKills(t *testing.T) {
 		t.Error("not one server works, but none or two")
 	}
 	w.mustHaveAll(p)
+	look := exec.Command("bash", "-euo", "pipefail", "-c", mustBlocks(t, "docs/operations.md", "The embedded Redis"))
+	look.Dir = dir
+	if out, err := look.CombinedOutput(); err != nil || !strings.Contains(string(out), fmt.Sprintf("process_id:%d", second.PID)) {
+		t.Errorf("the line of the document: %v\n%s", err, out)
+	}
 
 	storetest.Must(t, syscall.Kill(second.PID, syscall.SIGKILL))
 	storetest.Eventually(t, 30*time.Second, "the server is told of and started again", func() bool {
@@ -275,6 +281,27 @@ func TestEmbeddedMemoryAfterACrash(t *testing.T) {
 	if got := p.stock(); got != "[{5 4 0 1}]" {
 		t.Errorf("total, available, held and sold: %s", got)
 	}
+}
+
+// A snapshot that is torn is told of and kept under another name, and the start goes on with an empty Redis.
+func TestEmbeddedMemoryWithATornSnapshot(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	p := mustServe(t, dir)
+	w := mustTell(p)
+	if code, _ := p.terminate(); code != 0 {
+		t.Fatalf("exit code %d", code)
+	}
+	file := filepath.Join(dir, "fanfare-data", "memory.snapshot")
+	text, err := os.ReadFile(file)
+	storetest.Must(t, err)
+	storetest.Must(t, os.WriteFile(file, text[:len(text)/2], 0o600))
+	p = mustServe(t, dir)
+	if aside, _ := filepath.Glob(file + ".2*"); len(aside) != 1 || !strings.Contains(p.stderr.String(), "is put aside") {
+		t.Errorf("put aside: %q; it said:\n%s", aside, p.stderr.String())
+	}
+	w.mustHaveRecord(p)
+	p.must(404, nil, "GET", "/v1/values/color", nil)
 }
 
 // The snapshot of an embedded Redis in memory moves into a redis-server when one can be had. Data of a redis-server
