@@ -170,11 +170,11 @@ func TestSnapshotKeepsEverything(t *testing.T) {
 
 	t.Run("RealRedis", func(t *testing.T) {
 		server := storetest.Redis(t)
-		real, err := redisdb.Open(t.Context(), redisdb.Options{URL: server.URL(), Snapshot: file})
+		other, err := redisdb.Open(t.Context(), redisdb.Options{URL: server.URL(), Snapshot: file})
 		storetest.Must(t, err)
-		defer real.Close()
-		storetest.Must(t, real.Load(t.Context()))
-		if got := describe(t, real.Client()); got != want {
+		defer other.Close()
+		storetest.Must(t, other.Load(t.Context()))
+		if got := describe(t, other.Client()); got != want {
 			t.Errorf("in a real Redis there is\n%s\nwant\n%s", got, want)
 		}
 	})
@@ -280,10 +280,10 @@ func TestSnapshotDoesNotReplaceData(t *testing.T) {
 	storetest.Must(t, db.Close())
 	server := storetest.Redis(t)
 	storetest.Must(t, server.Client().Set(t.Context(), "k", "new", 0).Err())
-	real, err := redisdb.Open(t.Context(), redisdb.Options{URL: server.URL(), Snapshot: file, Logger: slog.New(slog.NewTextHandler(log, nil))})
+	other, err := redisdb.Open(t.Context(), redisdb.Options{URL: server.URL(), Snapshot: file, Logger: slog.New(slog.NewTextHandler(log, nil))})
 	storetest.Must(t, err)
-	defer real.Close()
-	storetest.Must(t, real.Load(t.Context()))
+	defer other.Close()
+	storetest.Must(t, other.Load(t.Context()))
 	if got := server.Client().Get(t.Context(), "k").Val(); got != "new" || !strings.Contains(log.String(), "Redis has data already") {
 		t.Errorf("k is %q; it said:\n%s", got, log.String())
 	}
