@@ -101,7 +101,7 @@ func (a *app) embeddedNote(toOperator bool) string {
 		where = ", in " + folder + string(os.PathSeparator)
 	}
 	if a.child != nil {
-		return fmt.Sprintf("Redis is embedded, for this one process: %s runs as its child and keeps its data%s; a stop or a crash of fanfare loses nothing of it, a crash of the machine at most the last second", a.child.Program(), where)
+		return fmt.Sprintf("Redis is embedded, for this one process: %s runs as its child and keeps its data%s; a stop or a crash of fanfare loses nothing of it, a crash of the machine at most the last two seconds", a.child.Program(), where)
 	}
 	return fmt.Sprintf("Redis is embedded, in the memory of this one process (%s): a clean stop keeps what it has%s, a crash loses all of it: %s", a.whyMemory, where, onlyInRedis)
 }

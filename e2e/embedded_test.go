@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"fanfare/api"
 	"fanfare/store/storetest"
 )
@@ -155,16 +157,28 @@ func mustServer(t testing.TB, dir string) (s server) {
 	return s
 }
 
-// endServer ends a server that a killed fanfare has left behind, at the end of the test.
-func endServer(t testing.TB, dir string) {
+// endServer ends the embedded server that the process leaves behind when it is killed.
+func (p *program) endServer() {
+	folder := filepath.Join(p.dir, "fanfare-data")
+	text, err := os.ReadFile(filepath.Join(folder, "redis.json"))
+	var s server
+	if err == nil && json.Unmarshal(text, &s) == nil && running(s.PID) {
+		_ = syscall.Kill(s.PID, syscall.SIGKILL)
+	}
+}
+
+// mustKillServer kills the embedded server, after it has written to its file what it has answered: writes wait while
+// the disk is busy.
+func mustKillServer(t testing.TB, dir string) {
 	t.Helper()
-	t.Cleanup(func() {
-		text, err := os.ReadFile(filepath.Join(dir, "fanfare-data", "redis.json"))
-		var s server
-		if err == nil && json.Unmarshal(text, &s) == nil && s.PID > 0 && running(s.PID) {
-			_ = syscall.Kill(s.PID, syscall.SIGKILL)
-		}
+	s := mustServer(t, dir)
+	c := redis.NewClient(&redis.Options{Network: "unix", Addr: s.Socket, Password: s.Password, Protocol: 2, DisableIdentity: true})
+	defer c.Close()
+	storetest.Eventually(t, 30*time.Second, "all is written", func() bool {
+		info, err := c.InfoMap(t.Context(), "persistence").Result()
+		return err == nil && info["Persistence"]["aof_buffer_length"] == "0"
 	})
+	storetest.Must(t, syscall.Kill(s.PID, syscall.SIGKILL))
 }
 
 // running reports whether a process is a server that has not ended.
@@ -184,7 +198,6 @@ func TestEmbeddedKeepsItsData(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			endServer(t, dir)
 			p := mustServe(t, dir, "FANFARE_EMBEDDED="+mode)
 			if _, body, err := p.try("GET", "/readyz", nil); err != nil || !strings.Contains(string(body), note) {
 				t.Errorf("readyz: %s %v", body, err)
@@ -213,12 +226,11 @@ func TestEmbeddedKeepsItsData(t *testing.T) {
 	}
 }
 
-// With an embedded redis-server nothing is lost by kill -9: neither of fanfare, whose next start takes the data over,
-// nor of the server, which is started again while fanfare answers.
+// With an embedded redis-server nothing is lost by kill -9 of fanfare, whose next start takes the data over, and nothing
+// that was written by kill -9 of the server, which is started again while fanfare answers.
 func TestEmbeddedServerSurvivesKills(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	endServer(t, dir)
 	p := mustServe(t, dir, "FANFARE_EMBEDDED=redis")
 	w := mustTell(p)
 	first := mustServer(t, dir)
@@ -238,7 +250,7 @@ func TestEmbeddedServerSurvivesKills(t *testing.T) {
 		t.Errorf("the line of the document: %v\n%s", err, out)
 	}
 
-	storetest.Must(t, syscall.Kill(second.PID, syscall.SIGKILL))
+	mustKillServer(t, dir)
 	storetest.Eventually(t, 30*time.Second, "the server is told of and started again", func() bool {
 		return strings.Contains(p.stderr.String(), "the embedded Redis ended, and is started again") && mustServer(t, dir).PID != second.PID
 	})
@@ -309,7 +321,6 @@ func TestEmbeddedMemoryWithATornSnapshot(t *testing.T) {
 func TestEmbeddedChangesItsKind(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	endServer(t, dir)
 	nowhere := []string{"FANFARE_EMBEDDED=auto", "PATH=" + t.TempDir()}
 	p := mustServe(t, dir, nowhere...)
 	if want := "in the memory of this one process (there is no redis-server on PATH, there is no valkey-server on PATH)"; !strings.Contains(p.stderr.String(), want) {

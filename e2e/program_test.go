@@ -165,10 +165,11 @@ func launchPath(t testing.TB, path, dir string, args []string, vars ...string) *
 	return p
 }
 
-// cleanup ends the process, shows its output if the test failed, and fails the test if there was a
+// cleanup ends the process and its embedded server, shows its output if the test failed, and fails the test if there was a
 // data race or a secret in the log.
 func (p *program) cleanup() {
 	p.kill()
+	p.endServer()
 	text := p.stderr.String()
 	if line := p.secretLine(text); line != "" {
 		p.t.Errorf("a secret is in the log: %s", line)
