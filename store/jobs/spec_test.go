@@ -2,7 +2,6 @@ package jobs
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -236,37 +235,6 @@ func TestACancelledJob(t *testing.T) {
 				t.Errorf("cancelling %s: %v", unknown, err)
 			}
 		}
-	})
-}
-
-// A job waits for its run_at, and a waiting worker gets it then.
-func TestRunAt(t *testing.T) {
-	t.Parallel()
-	each(t, func(t *testing.T, s *Store) {
-		q := named("q")
-		at := api.At(time.Now().Add(300 * time.Millisecond))
-		id := enqueue(t, s, q, api.JobRequest{RunAt: &at})[0]
-		mustBe(t, s, id, api.JobScheduled)
-		if j := eventually(t, s, q, time.Minute); j.ID != id || time.Now().Before(at.Time) {
-			t.Errorf("claimed %+v before its time", j)
-		}
-		// A worker waits before the job comes, at another process.
-		other := begin(t, s.db)
-		got, _ := waiting(t, other, q)
-		storetest.Eventually(t, soon, "it waits", func() bool { return other.waiters(q) == 1 && other.listens(q) })
-		at = api.At(time.Now().Add(500 * time.Millisecond))
-		second := enqueue(t, s, q, api.JobRequest{RunAt: &at})
-		jobs := <-got
-		mustEqual(t, "woken", idsOf(jobs), second)
-		if late := time.Since(at.Time); late < 0 || late > lookEvery/2 {
-			t.Errorf("claimed %v after its time", late)
-		}
-		far := api.At(time.Now().Add(api.MaxJobDelay + time.Hour))
-		_, _, err := s.Enqueue(t.Context(), q, []api.JobRequest{{Type: "t"}, {Type: "t", RunAt: &far}}, api.Idempotency{})
-		if late, is := errors.AsType[TooFarError](err); !is || late.Index != 1 {
-			t.Errorf("too far ahead: %v", err)
-		}
-		mustCount(t, s, q, api.JobQueue{Running: 2})
 	})
 }
 
