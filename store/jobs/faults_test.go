@@ -172,6 +172,34 @@ func TestJ8_LeasesOutliveAnAbsence(t *testing.T) {
 	})
 }
 
+// J8: a process knows nothing of the time before its begin, so that a lease that ended then lasts once more as well.
+func TestJ8_LeasesThatEndedBeforeTheProcessBegan(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *Store) {
+		q, lease := named("q"), time.Second
+		enqueue(t, s, q, api.JobRequest{})
+		j := one(t, s, q, lease)
+		storetest.Eventually(t, soon, "the lease is over", func() bool { return *mustGet(t, s, j.ID).LeaseMS == 0 })
+		until(t, time.Now().Add(3*time.Millisecond), "it is over by Redis' clock")
+		began := time.Now()
+		another := begin(t, s.db)
+		// Nor is it taken over by a process that knows more, because the first one has said that the lease lasts on.
+		for _, s := range []*Store{another, known(t, begin(t, s.db))} {
+			jobs := claim(t, s, q, 1, time.Minute)
+			switch late := time.Since(began) >= lease; {
+			case late:
+				return // the machine is too busy to tell
+			case len(jobs) != 0:
+				t.Fatalf("taken over at once: %+v", jobs)
+			}
+		}
+		taken := eventually(t, another, q, time.Minute)
+		if late := time.Since(began); late < lease || taken.Attempt != 2 || taken.Fence <= j.Fence {
+			t.Errorf("taken over after %v: %+v", late, taken)
+		}
+	})
+}
+
 // J8: a full Redis takes no jobs. It takes results, and gives out the jobs that it has.
 func TestJ8_AFullRedis(t *testing.T) {
 	t.Parallel()
