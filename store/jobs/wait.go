@@ -1,8 +1,10 @@
 package jobs
 
 import (
+	"container/list"
 	"context"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"sync"
@@ -40,7 +42,7 @@ type rooms struct {
 type room struct {
 	of      *rooms
 	queue   string
-	waiting []*waiter // in the order in which they came
+	waiting list.List // of *waiter, in the order in which they came
 	changes int64     // how often somebody told of a change
 	look    bool      // somebody told of a change since the last look
 	looked  time.Time // when
@@ -52,7 +54,8 @@ type room struct {
 // waiter is a claim that waits.
 type waiter struct {
 	call   *call
-	kinds  string // all with the same types may take the same jobs
+	kinds  string        // all with the same types may take the same jobs
+	place  *list.Element // in the line; nil: it has left that
 	trying bool
 	left   bool // its caller has left while it tried
 	done   chan struct{}
@@ -104,7 +107,7 @@ func (rs *rooms) join(ctx context.Context, queue string, w *waiter, seen int64) 
 	} else if r.changes != seen {
 		r.look = true // the change may have come between the claim and now
 	}
-	r.waiting = append(r.waiting, w)
+	w.place = r.waiting.PushBack(w)
 	r.note(w.call.due)
 	select {
 	case r.poke <- struct{}{}:
@@ -122,10 +125,22 @@ func (r *room) leave(w *waiter) (trying bool) {
 	return w.trying
 }
 
-// take takes a waiter out of the line. It needs the lock.
+// take takes a waiter out of the line. It needs the lock, and takes no longer if many wait: they may all leave at once.
 func (r *room) take(w *waiter) {
-	if i := slices.Index(r.waiting, w); i >= 0 {
-		r.waiting = slices.Delete(r.waiting, i, i+1)
+	if w.place != nil {
+		r.waiting.Remove(w.place)
+		w.place = nil
+	}
+}
+
+// line are those who wait, in their order. It needs the lock.
+func (r *room) line() iter.Seq[*waiter] {
+	return func(yield func(*waiter) bool) {
+		for at := r.waiting.Front(); at != nil; at = at.Next() {
+			if !yield(at.Value.(*waiter)) {
+				return
+			}
+		}
 	}
 }
 
@@ -182,7 +197,7 @@ func (r *room) told() {
 func (r *room) rest() (left time.Duration, over bool) {
 	r.of.mu.Lock()
 	defer r.of.mu.Unlock()
-	if len(r.waiting) == 0 {
+	if r.waiting.Len() == 0 {
 		if r.look = false; r.empty.IsZero() {
 			r.empty = time.Now()
 		}
@@ -208,11 +223,12 @@ func (r *room) end(err error) {
 	r.of.mu.Lock()
 	defer r.of.mu.Unlock()
 	delete(r.of.open, r.queue)
-	for _, w := range r.waiting {
+	for w := range r.line() {
 		w.err = err
+		w.place = nil
 		close(w.done)
 	}
-	r.waiting = nil
+	r.waiting.Init()
 }
 
 // try lets the first waiter of each kind try, and twice as many again as long as all of them get jobs.
@@ -220,7 +236,7 @@ func (r *room) try(ctx context.Context) {
 	r.of.mu.Lock()
 	r.look, r.looked, r.due = false, time.Now(), time.Time{}
 	kinds := map[string]bool{}
-	for _, w := range r.waiting {
+	for w := range r.line() {
 		kinds[w.kinds] = true
 	}
 	r.of.mu.Unlock()
@@ -238,8 +254,11 @@ func (r *room) try(ctx context.Context) {
 func (r *room) tryTogether(ctx context.Context, kind string, most int) bool {
 	var some []*waiter
 	r.of.mu.Lock()
-	for _, w := range r.waiting {
-		if w.kinds == kind && len(some) < most {
+	for w := range r.line() {
+		if len(some) == most {
+			break
+		}
+		if w.kinds == kind {
 			w.trying = true
 			some = append(some, w)
 		}

@@ -36,7 +36,7 @@ func (s *Store) waiters(queue string) int {
 	s.rooms.mu.Lock()
 	defer s.rooms.mu.Unlock()
 	if r := s.rooms.open[queue]; r != nil {
-		return len(r.waiting)
+		return r.waiting.Len()
 	}
 	return 0
 }
