@@ -110,6 +110,7 @@ func (s *server) listDeadLetterGroups(ctx context.Context, _ *web.Nothing) (*web
 //	@Failure		404				{object}	api.Problem				"not_found: no such dead letter"
 //	@Failure		409				{object}	api.Problem				"conflict: another job with the same unique id is waiting"
 //	@Failure		422				{object}	api.Problem				"validation_failed, idempotency_key_reused"
+//	@Failure		429				{object}	api.Problem				"queue_full: the queue of the job has 1,000,000 jobs that have not ended, rate_limited"
 //	@Router			/v1/dead-letters/{id}/retry [post]
 func (s *server) retryDeadLetter(ctx context.Context, in *idOnceRequest) (*web.Reply[api.DeadLetterRetried], error) {
 	q, err := s.deadQueueOf(in.ID)
@@ -164,7 +165,8 @@ type deadLettersRequest struct {
 //	@Description	`type`, `app` and `queue` choose letters as they do in the list; without them, `all` must be true. `before` and
 //	@Description	`expect` make sure that these are letters that the caller knows: letters that died at `before` or later are left alone, and if more
 //	@Description	than `expect` fit, nothing happens. Fewer are fine. `GET /v1/operations/{id}` shows how far the operation has come. It
-//	@Description	survives crashes. A letter is left if its job, or another job with the same unique id, has been queued since.
+//	@Description	survives crashes. A letter is left if its job, or another job with the same unique id, has been queued since, or its
+//	@Description	queue of jobs is full.
 //	@Tags			operations
 //	@ID				retryDeadLetters
 //	@Accept			json

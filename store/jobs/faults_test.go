@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"fanfare/api"
+	"fanfare/store/queue"
 	"fanfare/store/storetest"
 )
 
@@ -54,7 +55,10 @@ func TestJ1_OtherTypesHoldUpNothing(t *testing.T) {
 func TestJ6_Bounds(t *testing.T) {
 	t.Parallel()
 	s := begin(t, storetest.Open(t, storetest.Redis(t).URL()), func(o *Options) { o.Unused = time.Millisecond })
-	q := named("q")
+	q, once := named("q"), int64(1)
+	dead := enqueue(t, s, q, api.JobRequest{MaxAttempts: &once})[0]
+	mustSay(t, s, q, one(t, s, q, time.Minute), api.JobFail, api.JobOK)
+	letter, walk := s.letters.DeadID(s.groupOf(q), dead), queue.DeadWalk{Shard: s.groupOf(q), Before: time.Now().Add(time.Hour)}
 	fill(t, s, q, "t", 1)
 	// The script asks for the number of fields: a million jobs are made of one text each.
 	jobs, pipe := s.letters.KeyBeside(s.groupOf(q), "w:"+q+"/jobs"), s.db.Client().Pipeline()
@@ -73,7 +77,17 @@ func TestJ6_Bounds(t *testing.T) {
 	if n := s.db.Client().Exists(t.Context(), s.letters.KeyBeside(s.groupOf(q), "w:"+q+"/unique")).Val(); n != 0 {
 		t.Error("the unique name of a refused job is known")
 	}
+	if _, _, err := s.letters.RetryDead(t.Context(), letter, queue.Once{}); api.CodeOf(err) != api.CodeQueueFull {
+		t.Errorf("a retry with a million jobs: %v", err)
+	}
+	if acted, err := s.letters.RetryDeadPage(t.Context(), walk); err != nil || acted.Kept != 1 || acted.Gone != 0 {
+		t.Errorf("retries with a million jobs: %+v, %v", acted, err)
+	}
 	storetest.Must(t, s.db.Client().Del(t.Context(), jobs).Err())
+	if acted, err := s.letters.RetryDeadPage(t.Context(), walk); err != nil || acted.Kept != 0 || acted.Gone != 1 {
+		t.Errorf("retries with room: %+v, %v", acted, err)
+	}
+	mustBe(t, s, dead, api.JobQueued)
 
 	for n := range api.MaxQueues - 1 {
 		enqueue(t, s, fmt.Sprint("many", n), api.JobRequest{})

@@ -221,6 +221,28 @@ func TestJ9_RetryingTwice(t *testing.T) {
 	mustCount(t, s, q, api.JobQueue{Depth: 1, Dead: 1})
 }
 
+// J1: a dead letter that is retried comes after the jobs of its key that were enqueued before, also if these came due
+// meanwhile and nobody has claimed since.
+func TestJ1_ARetryComesAfterItsKey(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *Store) {
+		q, most := named("q"), int64(1)
+		dead := enqueue(t, s, q, api.JobRequest{Key: "k", MaxAttempts: &most})[0]
+		mustSay(t, s, q, one(t, s, q, time.Minute), api.JobFail, api.JobOK)
+		at := api.At(time.Now().Add(30 * time.Millisecond))
+		due := enqueue(t, s, q, api.JobRequest{Key: "k", RunAt: &at})[0]
+		until(t, at.Add(20*time.Millisecond), "it is due")
+		_, _, err := s.letters.RetryDead(t.Context(), s.letters.DeadID(s.groupOf(q), dead), queue.Once{})
+		storetest.Must(t, err)
+		for _, want := range []string{due, dead} {
+			j := one(t, s, q, time.Minute)
+			mustEqual(t, "next", []string{j.ID}, []string{want})
+			mustSay(t, s, q, j, api.JobComplete, api.JobOK)
+		}
+		mustBeConsistentOn(t, s, q)
+	})
+}
+
 // J8: a cancel after an absence leaves the holder its time, and a lease is extended once only.
 func TestJ8_CancelAndTheSecondAbsence(t *testing.T) {
 	t.Parallel()

@@ -8,12 +8,16 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"fanfare/api"
 	"fanfare/store/redisdb"
 )
+
+// retryFull is when a caller may try again to retry a letter of a queue that is full.
+const retryFull = 10 * time.Second
 
 // Statuses of dead_retry.lua.
 const (
@@ -23,6 +27,7 @@ const (
 	deadReused   = 3
 	deadTaken    = 4
 	deadAlready  = 5
+	deadFull     = 6 // of Options.Retry alone
 )
 
 // DeadID is the public id of a dead letter: queue, shard and job.
@@ -245,7 +250,8 @@ func (q *Queue) deadLetter(d deadEntry) api.DeadLetter {
 
 // RetryDead queues a dead letter again: its attempts start at 0, its fence goes
 // on rising. With once.Key it is idempotent over calls; retrying one that is
-// queued already is no error.
+// queued already is no error. Errors are api.CodeNotFound, api.CodeConflict if another job has its unique id,
+// api.CodeIdempotencyReused, and api.CodeQueueFull for a letter of a callers' queue.
 func (q *Queue) RetryDead(ctx context.Context, dead string, once Once) (replayed bool, stored string, err error) {
 	n, id, err := q.parseDead(dead)
 	if err != nil {
@@ -264,6 +270,10 @@ func (q *Queue) RetryDead(ctx context.Context, dead string, once Once) (replayed
 		return true, redisdb.Text(answer[1]), nil
 	case deadReused:
 		return false, "", api.IdempotencyReused()
+	case deadFull:
+		e := api.Errorf(api.CodeQueueFull, "the queue of dead letter %s has as many jobs as it may have", dead)
+		e.RetryAfter = retryFull
+		return false, "", e
 	case deadTaken:
 		return false, "", api.Errorf(api.CodeConflict, "another live job has the unique id of dead letter %s", dead)
 	}

@@ -46,7 +46,7 @@ type DeadActed struct {
 	After string
 	// Gone are the letters that are not dead letters any more, also those that somebody else had retried or
 	// deleted meanwhile. Kept are those that could not be retried, because their job, or another one with
-	// its unique id, has been queued since.
+	// its unique id, has been queued since, or a callers' queue is full.
 	Gone, Kept int64
 }
 
@@ -102,7 +102,7 @@ func (q *Queue) actOnDead(ctx context.Context, w DeadWalk, act func(id, eid stri
 		}
 		var n int64
 		switch n, err = status(cmd.(*redis.Cmd)); n {
-		case deadTaken, deadAlready:
+		case deadTaken, deadAlready, deadFull:
 			acted.Kept++
 		default:
 			acted.Gone++

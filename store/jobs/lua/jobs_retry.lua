@@ -3,7 +3,9 @@
 -- ARGV: 1 id of the job with its queue, 2 and 3 of no use here, 4 name of the idempotency record or '', 5 digest of the body, 6 the
 --       answer to store, 7 its lifetime in ms, 8 the letter's own id in the stream, or '': the last letter of the job
 -- RETURNS: {1 queued}, {2 replayed, the stored answer}, {3 other body}, {0 no such dead letter}, {4 its unique name belongs
---          to another job}, {5 its job is queued again already}
+--          to another job}, {5 its job is queued again already}, {6 the queue is full}
+-- A queue with dead letters exists, so no retry makes one queue too many. Jobs of the same key that are due, and were enqueued
+-- before, need not be seen to here: the next claim lets them overtake this one (part_due.lua).
 -- @include lua/clock.lua
 -- @include lua/part_queue.lua
 local ms = math.floor(now_us() / 1000)
@@ -25,6 +27,7 @@ local q = queue_of(name)
 if redis.call('HEXISTS', q.k .. 'jobs', id) == 1 then return { 5 } end
 if not letter then return { 0 } end
 if eid ~= last then return { 5 } end
+if redis.call('HLEN', q.k .. 'jobs') >= MOST then return { 6 } end
 local v = letter[2]
 local e = { kind = v[4], key = v[6], unique = v[8], seq = q.seq + 1 }
 if e.unique ~= '' then

@@ -2,8 +2,8 @@
 -- KEYS: none
 -- ARGV: 1 and on: those of the run; those of a call begin at its place
 -- RETURNS: nothing; it only defines functions
--- TAKES: P, int, queue_of, push, admit, later, settle, full
-local MOST, AHEAD = 1000000, 30 * 86400000 -- jobs of a queue that have not ended; ms until a job is due
+-- TAKES: P, MOST, int, queue_of, push, admit, later, settle, full
+local AHEAD = 30 * 86400000 -- ms until a job is due
 
 -- known_as gives the job that has a unique name.
 local function known_as(q, unique)

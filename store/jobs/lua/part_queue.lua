@@ -4,10 +4,11 @@
 -- ARGV: none
 -- RETURNS: nothing; it only defines functions
 -- TAKES: int
--- GIVES: P, NEVER, QUEUES, FIELDS, open, queue_of, parse, history_of, keep_history
+-- GIVES: P, NEVER, QUEUES, FIELDS, MOST, open, queue_of, parse, history_of, keep_history
 local P, NEVER = string.sub(KEYS[1], 1, -5), KEYS[2]
 local QUEUES = P .. 'queues' -- when each queue was used, in ms
 local FIELDS = { 'seq', 'fence', 'blocked', 'paused', 'ended', 'done', 'retries', 'recovered', 'dead' }
+local MOST = 1000000 -- jobs of a queue that have not ended
 local open = {}
 
 -- queue_of gives what a queue has beside its jobs: the numbers in FIELDS, which part_save.lua writes.
