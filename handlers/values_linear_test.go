@@ -3,6 +3,7 @@ package handlers_test
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -23,8 +24,8 @@ const (
 
 // nameCall is one call of a client, for the value or for the counter of the history.
 type nameCall struct {
-	what    string // put, cas, get, delete, add
-	version int64  // the condition of cas; 0: there must be none
+	what    string // put, cas, get, delete, cad (delete if it is this version), add, sat (add, and stop at a bound)
+	version int64  // the condition of cas and cad; 0 of cas: there must be none
 	content int64  // of put and cas, or what is added
 }
 
@@ -32,7 +33,12 @@ type nameCall struct {
 type nameAnswer struct {
 	status           int
 	version, content int64
+	applied          int64 // by sat
+	lost             bool  // the client did not get the answer, and did not try again
 }
+
+// unsure is a version that nobody has seen yet, of a put whose answer was lost.
+const unsure = -1
 
 // nameState is a value, or a counter between 0 and 3.
 type nameState struct {
@@ -52,12 +58,23 @@ func namesModel(counter bool) porcupine.Model {
 }
 
 func (s nameState) step(c nameCall, a nameAnswer) (bool, nameState) {
+	if a.lost {
+		return true, s.lose(c)
+	}
+	if s.version == unsure && a.version > s.last && (c.what == "get" || a.status == 412) { // now somebody sees it
+		s.version, s.last = a.version, a.version
+	}
 	switch c.what {
 	case "get":
 		if s.version == 0 {
 			return a.status == 404, s
 		}
-		return a == nameAnswer{200, s.version, s.content}, s
+		return a == nameAnswer{status: 200, version: s.version, content: s.content}, s
+	case "sat":
+		to := min(max(s.content+c.content, 0), 3)
+		by := to - s.content
+		s.content = to
+		return a == nameAnswer{status: 200, content: to, applied: by}, s
 	case "add":
 		to := s.content + c.content
 		if to < 0 || to > 3 || a.status == 409 {
@@ -70,8 +87,14 @@ func (s nameState) step(c nameCall, a nameAnswer) (bool, nameState) {
 		return a.status == 204, s
 	case "cas":
 		if s.version != c.version {
-			return a == nameAnswer{412, s.version, s.content}, s
+			return a == nameAnswer{status: 412, version: s.version, content: s.content}, s
 		}
+	case "cad":
+		if s.version != c.version {
+			return a == nameAnswer{status: 412, version: s.version, content: s.content}, s
+		}
+		s.version, s.content = 0, 0
+		return a.status == 204, s
 	}
 	made := s.version == 0
 	s.version, s.content = a.version, c.content
@@ -82,16 +105,38 @@ func (s nameState) step(c nameCall, a nameAnswer) (bool, nameState) {
 	return true, s
 }
 
-// call makes a call.
-func (c nameCall) call(w *world, path string) (a nameAnswer) {
+// lose is what a call does whose answer was lost. A condition names a version that a client has seen, so that it is none
+// that nobody has seen.
+func (s nameState) lose(c nameCall) nameState {
+	if (c.what == "cas" || c.what == "cad") && s.version != c.version {
+		return s
+	}
+	switch c.what {
+	case "put", "cas":
+		s.version, s.content = unsure, c.content
+	case "delete", "cad":
+		s.version, s.content = 0, 0
+	}
+	return s
+}
+
+// call makes a call, twice under an Idempotency-Key if it is an add and its first answer is lost.
+func (c nameCall) call(w *world, path string, again bool) (a nameAnswer) {
 	var got answer
 	switch c.what {
 	case "get":
 		got = w.get(path)
-	case "add":
-		got = w.post(path+"/add", fmt.Sprintf(`{"delta":%d}`, c.content))
+	case "add", "sat":
+		body, headers := fmt.Sprintf(`{"delta":%d,"saturate":%v}`, c.content, c.what == "sat"), []string{}
+		if again { // the first answer is lost, and the second one is the same
+			headers = append(headers, fmt.Sprint("Idempotency-Key: ", rand.Uint64()))
+			w.post(path+"/add", body, headers...)
+		}
+		got = w.post(path+"/add", body, headers...)
 	case "delete":
 		got = w.do(call{method: "DELETE", path: path})
+	case "cad":
+		got = w.do(call{method: "DELETE", path: path}.with(fmt.Sprintf(`If-Match: "%d"`, c.version)))
 	default:
 		one := put(path, fmt.Sprintf(`{"value":%d}`, c.content))
 		if c.what == "cas" && c.version == 0 {
@@ -101,12 +146,15 @@ func (c nameCall) call(w *world, path string) (a nameAnswer) {
 		}
 		got = w.do(one)
 	}
-	var body struct{ Version, Value int64 }
+	var body struct{ Version, Value, Applied int64 }
 	_ = json.Unmarshal([]byte(got.body), &body) // 204 has none
 	a = nameAnswer{status: got.status}
 	switch got.status {
 	case 200, 201, 412:
 		a.version, a.content = body.Version, body.Value
+		if c.what == "sat" {
+			a.applied = body.Applied
+		}
 	}
 	if c.what == "put" || c.what == "cas" && got.status != 412 {
 		a.content = 0
@@ -114,7 +162,7 @@ func (c nameCall) call(w *world, path string) (a nameAnswer) {
 	return a
 }
 
-// V1, V2: histories of concurrent clients are those of a value, and of a counter, that serves one call at a time.
+// V1, V2: histories of concurrent clients, some of which lose answers, are those of a value, and of a counter, that serves one call at a time.
 func TestV1_HistoriesAreLinear(t *testing.T) {
 	t.Parallel()
 	eachRedis(t, func(t *testing.T, w *world) {
@@ -141,17 +189,23 @@ func history(t *testing.T, w *world, seed uint64, counter bool) {
 		all.Go(func() {
 			r, seen := rand.New(rand.NewPCG(seed, uint64(client))), int64(0)
 			for range namesCalls {
-				in := nameCall{what: []string{"put", "cas", "cas", "get", "delete"}[r.IntN(5)], content: r.Int64N(100), version: seen}
+				in := nameCall{what: []string{"put", "cas", "cas", "get", "get", "delete", "cad"}[r.IntN(7)], content: r.Int64N(100), version: seen}
+				if !counter && in.what == "cad" && seen == 0 {
+					in.what = "delete" // there is no condition yet
+				}
 				if counter {
-					in = nameCall{what: "add", content: 1 - 2*r.Int64N(2)}
+					in = nameCall{what: []string{"add", "sat"}[r.IntN(2)], content: (1 + r.Int64N(2)) * (1 - 2*r.Int64N(2))}
 				}
 				from := time.Since(began)
-				out := in.call(w, path)
-				if out.version != 0 || out.status == 412 {
+				out := in.call(w, path, r.IntN(4) == 0)
+				to := time.Since(began)
+				if !counter && r.IntN(25) == 0 {
+					out, to = nameAnswer{lost: true}, math.MaxInt64
+				} else if out.version != 0 || out.status == 412 {
 					seen = out.version
 				}
 				mu.Lock()
-				ops = append(ops, porcupine.Operation{ClientId: client, Input: in, Output: out, Call: int64(from), Return: int64(time.Since(began))})
+				ops = append(ops, porcupine.Operation{ClientId: client, Input: in, Output: out, Call: int64(from), Return: int64(to)})
 				mu.Unlock()
 			}
 		})
@@ -168,8 +222,11 @@ func history(t *testing.T, w *world, seed uint64, counter bool) {
 		storetest.Must(t, json.Unmarshal([]byte(w.get(path).body), &c))
 		sum := int64(0)
 		for _, op := range ops {
-			if op.Output.(nameAnswer).status == 200 {
-				sum += op.Input.(nameCall).content
+			switch c, a := op.Input.(nameCall), op.Output.(nameAnswer); {
+			case c.what == "sat":
+				sum += a.applied
+			case a.status == 200:
+				sum += c.content
 			}
 		}
 		if c.Value != sum {
