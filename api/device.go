@@ -1,6 +1,9 @@
 package api
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // The limits of POST /v1/devices/batch.
 const (
@@ -17,6 +20,16 @@ const (
 	PlatformFCM     Platform = "fcm"
 	PlatformWebPush Platform = "webpush"
 )
+
+// ShortToken is the begin of a device's token, by which people tell the devices of a user apart and with which
+// nothing can be sent.
+func ShortToken(token string) string {
+	n := 8
+	if strings.HasPrefix(token, "wp.") {
+		n += len("wp.")
+	}
+	return token[:min(n, len(token))]
+}
 
 // PlatformOf is the platform of a registered device's token. Only APNs has environments.
 func PlatformOf(token string, e Environment) Platform {

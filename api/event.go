@@ -200,6 +200,33 @@ type UserNotification struct {
 	Until *Time `json:"until,omitempty" swaggertype:"string" format:"date-time"`
 }
 
+// EventNotificationList is the answer of GET /v1/events/{id}/notifications.
+type EventNotificationList struct {
+	Items []EventNotification `json:"items"`
+	// Complete is false if it is known that not all of the event's failed notifications are kept.
+	Complete bool   `json:"complete"`
+	Next     string `json:"next,omitempty"`
+}
+
+// EventNotification is a notification of an event that failed. What fanfare does not know is absent.
+type EventNotification struct {
+	User string `json:"user"`
+	// Token is the ShortToken of the device.
+	Token       string            `json:"token,omitempty"`
+	Platform    Platform          `json:"platform"`
+	Topic       string            `json:"topic,omitempty"`
+	Environment Environment       `json:"environment,omitempty"`
+	State       NotificationState `json:"state"`
+	// Reason is why it failed, as the push service or fanfare names it; at most 100 bytes.
+	Reason string `json:"reason,omitempty"`
+	// At is when it failed.
+	At *Time `json:"at,omitempty" swaggertype:"string" format:"date-time"`
+	// Attempts is how often it was sent.
+	Attempts int `json:"attempts,omitempty"`
+	// DeadLetter is the id of its dead letter, with which it can be tried again.
+	DeadLetter string `json:"dead_letter,omitempty"`
+}
+
 // NotificationState is how far a notification has come.
 type NotificationState string
 

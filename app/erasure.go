@@ -155,6 +155,11 @@ func (a *app) eraseKeys(ctx context.Context, o *record.Operation) (erasure.Found
 		if err != nil {
 			return err
 		}
+		failures, err := a.events.EraseFailures(ctx, o.Subject, time.UnixMilli(o.Since), keys)
+		found.Removed[erasedNotifications] += failures
+		if err != nil {
+			return err
+		}
 		return a.events.EraseMarks(ctx, o, keys)
 	})
 	return found, err

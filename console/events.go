@@ -10,36 +10,67 @@ import (
 
 // events lists events.
 func (v *visit) events() error {
-	query := v.query("type", "state")
+	query := v.query("type", "state", "failed")
 	d := struct {
 		api.EventList
 		Filter url.Values
 		States []api.EventState
 		More   string
+		// Due, Expired and Cancelled tell which columns have anything to show.
+		Due, Expired, Cancelled bool
 	}{Filter: query, States: []api.EventState{
 		api.EventScheduled, api.EventQueued, api.EventTargeting, api.EventSending, api.EventDone, api.EventExpired, api.EventCancelled,
 	}}
-	if err := v.ask(http.MethodGet, withQuery("/v1/events", v.query("type", "state", "cursor")), nil, &d.EventList); err != nil {
+	if err := v.ask(http.MethodGet, withQuery("/v1/events", v.query("type", "state", "failed", "cursor")), nil, &d.EventList); err != nil {
 		return err
 	}
-	d.More = more("events", v.query("type", "state"), d.Next)
+	for _, e := range d.Items {
+		d.Due, d.Expired, d.Cancelled = d.Due || e.SendAt != nil, d.Expired || e.Expired > 0, d.Cancelled || e.Cancelled > 0
+	}
+	d.More = more("events", query, d.Next)
 	return v.page("events", "Events", 0, d)
 }
 
 // eventPath is the route of the page's event.
 func (v *visit) eventPath() string { return "/v1/events/" + url.PathEscape(v.r.PathValue("id")) }
 
-// event shows the report of an event.
+// event shows the report of an event, and the first of its notifications that failed.
 func (v *visit) event() error {
-	var report api.EventReport
-	if err := v.ask(http.MethodGet, v.eventPath(), nil, &report); err != nil {
+	var d struct {
+		api.EventReport
+		Failures api.EventNotificationList
+	}
+	if err := v.ask(http.MethodGet, v.eventPath(), nil, &d.EventReport); err != nil {
 		return err
 	}
+	if d.Failed > 0 {
+		if err := v.ask(http.MethodGet, v.eventPath()+"/notifications?state=failed&limit="+firstFailures, nil, &d.Failures); err != nil {
+			return err
+		}
+	}
 	refresh := refreshEvery
-	if over(report.State) && report.State != api.EventCancelled { // its unsent notifications are counted one by one
+	if over(d.State) && d.State != api.EventCancelled { // its unsent notifications are counted one by one
 		refresh = 0
 	}
-	return v.page("event", "Event "+report.ID, refresh, report)
+	return v.page("event", "Event "+d.ID, refresh, d)
+}
+
+// firstFailures is how many notifications that failed the page of an event shows.
+const firstFailures = "10"
+
+// failures lists the notifications of an event that failed.
+func (v *visit) failures() error {
+	d := struct {
+		api.EventNotificationList
+		ID, More string
+	}{ID: v.r.PathValue("id")}
+	query := v.query("cursor")
+	query.Set("state", string(api.NotificationFailed))
+	if err := v.ask(http.MethodGet, withQuery(v.eventPath()+"/notifications", query), nil, &d.EventNotificationList); err != nil {
+		return err
+	}
+	d.More = more("events/"+url.PathEscape(d.ID)+"/failed", url.Values{}, d.Next)
+	return v.page("failures", "Who failed", 0, d)
 }
 
 // over reports whether an event cannot be cancelled any more.

@@ -26,6 +26,7 @@ func pages() []page {
 		{"GET /console/events/{id}", (*visit).event, "", "", ""},
 		{"GET /console/events/{id}/cancel", (*visit).askCancel, "", "", ""},
 		{"POST /console/events/{id}/cancel", (*visit).cancel, "", "", ""},
+		{"GET /console/events/{id}/failed", (*visit).failures, "", "", ""},
 		{"GET /console/events/{id}/why", (*visit).askWhy, "", "", ""},
 		{"GET /console/events/{id}/users/{user}", (*visit).why, "", "", ""},
 

@@ -233,7 +233,7 @@ func (d *Delivery) finish(ctx context.Context, w *work, r queue.Result) {
 	label := r.Label
 	if r.Outcome == queue.Done && r.Label == events.LabelFailed {
 		label = events.FailedBy(d.o.Metrics.endLabel(r))
-		r.Counts = plus(r.Counts, label, 1)
+		r.Counts, r.Failures = plus(r.Counts, label, 1), w.failed(r.Reason).Line()
 	}
 	if r.Outcome == queue.Dead {
 		w.claimed.Class = queue.ClassOf(w.m.Push.EventType(), w.app)
@@ -253,6 +253,12 @@ func (d *Delivery) finish(ctx context.Context, w *work, r queue.Result) {
 		}
 	}
 	w.claimed.Finish(r)
+}
+
+// failed is what is kept of the notification when it failed for a reason.
+func (w *work) failed(reason string) events.Failed {
+	return events.Failed{User: w.m.User, Token: api.ShortToken(w.m.Token), Platform: w.m.platform(), Topic: w.m.Topic, Environment: w.m.Environment,
+		Reason: reason, At: w.Clock().UnixMilli(), Attempts: w.attempt()}
 }
 
 // waiting is what the record of the notification says while it waits after a result; "": nothing.

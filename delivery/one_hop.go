@@ -172,6 +172,13 @@ func (d *Delivery) sendSome(ctx context.Context, e *OneHop, works []work, shares
 	d.beginAll(ctx, now)
 }
 
+// fail keeps why a notification failed, before its end.
+func (e *OneHop) fail(w *work, reason string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.Sent.Fail(w.failed(reason))
+}
+
 // end notes that a notification has ended, or was stored.
 func (e *OneHop) end(w *work, mark string) {
 	e.mu.Lock()
@@ -236,6 +243,7 @@ func (d *Delivery) finishEvent(ctx context.Context, w *work, r queue.Result) {
 		d.o.Metrics.end(w.m.platform(), r)
 		if r.Label == events.LabelFailed {
 			r.Label = events.FailedBy(d.o.Metrics.endLabel(r))
+			w.event.fail(w, r.Reason)
 		}
 		w.event.end(w, events.MarkOf(w.m.platform(), r.Label))
 	case queue.Release:

@@ -101,8 +101,9 @@ func mayReach(ctx context.Context, e *api.EventRequest, index int) error {
 }
 
 type listEventsRequest struct {
-	Type  string         `query:"type" validate:"omitempty,identifier"`
-	State api.EventState `query:"state" validate:"omitempty,oneof=scheduled queued targeting sending done expired cancelled"`
+	Type   string         `query:"type" validate:"omitempty,identifier"`
+	State  api.EventState `query:"state" validate:"omitempty,oneof=scheduled queued targeting sending done expired cancelled"`
+	Failed string         `query:"failed" validate:"omitempty,oneof=true false"`
 	web.Page
 }
 
@@ -110,18 +111,19 @@ type listEventsRequest struct {
 //
 //	@Summary		List events
 //	@Description	Lists events whose report is kept, newest first by the 32nd of a second in which they were accepted, with the numbers
-//	@Description	of `GET /v1/events/{id}`. Payloads and recipients are not shown. A page looks at up to 1,000 events: with `type` or
-//	@Description	`state` it may have fewer than `limit`, or none, and still a `next`. Each shard lists the events of its latest 10,000
+//	@Description	of `GET /v1/events/{id}`. Payloads and recipients are not shown. A page looks at up to 1,000 events: with `type`, `state`
+//	@Description	or `failed` it may have fewer than `limit`, or none, and still a `next`. Each shard lists the events of its latest 10,000
 //	@Description	32nds of a second with events; older ones have a report, but are not listed.
 //	@Tags			operations
 //	@ID				listEvents
 //	@Produce		json
 //	@Param			type	query		string			false	"Only events of this type"
 //	@Param			state	query		string			false	"Only events that are in this state now"	Enums(scheduled, queued, targeting, sending, done, expired, cancelled)
+//	@Param			failed	query		bool			false	"true: only events of which notifications failed; false: only the others"
 //	@Param			limit	query		int				false	"Items per page"	minimum(1)	maximum(500)	default(50)
 //	@Param			cursor	query		string			false	"The `next` of the previous page"
 //	@Success		200		{object}	api.EventList	"A page"
-//	@Failure		422		{object}	api.Problem		"validation_failed: no such state, or no name of a type"
+//	@Failure		422		{object}	api.Problem		"validation_failed: no such state, no name of a type, or another `failed` than true and false"
 //	@Router			/v1/events [get]
 func (s *server) listEvents(ctx context.Context, in *listEventsRequest) (*web.Reply[api.EventList], error) {
 	after, err := web.OpenCursor(in.Cursor)
@@ -131,7 +133,11 @@ func (s *server) listEvents(ctx context.Context, in *listEventsRequest) (*web.Re
 	if err != nil {
 		return nil, err
 	}
-	list, next, err := s.o.Events.List(ctx, events.ListQuery{Type: in.Type, State: in.State, After: after, Limit: int(in.Limit)})
+	q := events.ListQuery{Type: in.Type, State: in.State, After: after, Limit: int(in.Limit)}
+	if in.Failed != "" {
+		q.Failed = new(in.Failed == "true")
+	}
+	list, next, err := s.o.Events.List(ctx, q)
 	if err != nil {
 		return nil, err
 	}
@@ -187,8 +193,8 @@ type getUserEventRequest struct {
 //	@Failure		404		{object}	api.Problem		"not_found: the event was never accepted, or its report is no longer kept"
 //	@Router			/v1/events/{id}/users/{user} [get]
 func (s *server) getUserEvent(ctx context.Context, in *getUserEventRequest) (*web.Reply[api.UserEvent], error) {
-	if !web.Allows(ctx, api.ScopePush) {
-		return nil, api.Errorf(api.CodeForbidden, "what became of an event for a user needs the scope %s as well, which this API key lacks", api.ScopePush).With("scope", api.ScopePush)
+	if err := namesUsers(ctx, "what became of an event for a user"); err != nil {
+		return nil, err
 	}
 	now, err := s.userNow(ctx, in.User)
 	if err != nil {
@@ -196,6 +202,57 @@ func (s *server) getUserEvent(ctx context.Context, in *getUserEventRequest) (*we
 	}
 	found, err := s.o.Events.UserEvent(ctx, in.ID, now)
 	return web.OK(found), err
+}
+
+type listEventNotificationsRequest struct {
+	ID    string                `path:"id" validate:"identifier"`
+	State api.NotificationState `query:"state" validate:"required,oneof=failed"`
+	web.Page
+}
+
+// listEventNotifications lists the notifications of an event that failed.
+//
+//	@Summary		List the notifications of an event that failed
+//	@Description	Lists who did not get an event because a push service refused the notification, or because it was given up: user,
+//	@Description	device (the begin of its token), reason, time, how often it was sent, and its dead letter if it became one. A notification
+//	@Description	whose dead letter was retried or deleted is left out. The list goes through the shards one by one, and begins with the
+//	@Description	oldest of each. A page may have fewer than `limit`, or none, and still a `next`. Each shard keeps the first 1,000 of an
+//	@Description	event: `complete` is false if it is known that some are missing. They are kept as long as the event's report at least.
+//	@Description	The key needs the scope `push` as well, because the answer names users.
+//	@Tags			operations
+//	@ID				listEventNotifications
+//	@Produce		json
+//	@Param			id		path		string						true	"The id from the answer to the POST"
+//	@Param			state	query		string						true	"How they ended: only those that failed are kept one by one"	Enums(failed)
+//	@Param			limit	query		int							false	"Items per page"	minimum(1)	maximum(500)	default(50)
+//	@Param			cursor	query		string						false	"The `next` of the previous page"
+//	@Success		200		{object}	api.EventNotificationList	"A page"
+//	@Failure		403		{object}	api.Problem					"forbidden: the key lacks the scope `ops:read`, or `push`"
+//	@Failure		404		{object}	api.Problem					"not_found: the event was never accepted, or its report is no longer kept"
+//	@Failure		422		{object}	api.Problem					"validation_failed: no state, or another one than failed"
+//	@Router			/v1/events/{id}/notifications [get]
+func (s *server) listEventNotifications(ctx context.Context, in *listEventNotificationsRequest) (*web.Reply[api.EventNotificationList], error) {
+	if err := namesUsers(ctx, "who did not get an event"); err != nil {
+		return nil, err
+	}
+	after, err := web.OpenCursor(in.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	list, err := s.o.Events.FailedNotifications(ctx, in.ID, after, int(in.Limit))
+	if err != nil {
+		return nil, err
+	}
+	list.Next = web.SealCursor(list.Next)
+	return web.OK(list), nil
+}
+
+// namesUsers refuses an answer about users if the caller's key lacks push, which it needs beside the scope of the route.
+func namesUsers(ctx context.Context, answer string) error {
+	if web.Allows(ctx, api.ScopePush) {
+		return nil
+	}
+	return api.Errorf(api.CodeForbidden, "%s needs the scope %s as well, which this API key lacks", answer, api.ScopePush).With("scope", api.ScopePush)
 }
 
 // userNow reads what holds for a user now.

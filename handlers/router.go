@@ -64,8 +64,9 @@ func (s *server) routes() []web.Route {
 		route("GET", "/v1/events", api.ScopeOpsRead, web.Handle(s.listEvents)),
 		route("POST", "/v1/events/batch", api.ScopePush, web.Handle(s.postEventBatch).WithMaxBody(api.MaxBatchBody)),
 		route("GET", "/v1/events/{id}", api.ScopePush, web.Handle(s.getEvent)),
-		route("GET", "/v1/events/{id}/users/{user}", api.ScopeOpsRead, web.Handle(s.getUserEvent)), // and push
-		route("POST", "/v1/events/{id}/cancel", web.AnyKey, web.Handle(s.cancelEvent)),             // push or ops
+		route("GET", "/v1/events/{id}/users/{user}", api.ScopeOpsRead, web.Handle(s.getUserEvent)),            // and push
+		route("GET", "/v1/events/{id}/notifications", api.ScopeOpsRead, web.Handle(s.listEventNotifications)), // and push
+		route("POST", "/v1/events/{id}/cancel", web.AnyKey, web.Handle(s.cancelEvent)),                        // push or ops
 
 		route("POST", "/v1/devices/batch", api.ScopePush, web.Handle(s.putDevices).WithMaxBody(api.MaxDeviceBatchBody)),
 		route("PUT", "/v1/users/{user}/devices/{token}", api.ScopePush, web.Handle(s.putDevice)).For(api.UserScopeDevices),

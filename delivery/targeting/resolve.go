@@ -138,7 +138,7 @@ func (t *Targeting) recall(ctx context.Context, pages []*page) []*page {
 			mark, user := events.ParseMark(text)
 			p.reached[user] = true
 			if mark != events.MarkStored {
-				p.sent.Count(mark)
+				p.sent.Recall(mark, user)
 			}
 		}
 	}

@@ -11,6 +11,7 @@
 //	what its parts counted   queue events, group <event id>               retention after their last change
 //	a page that was split    queue events, idempotency record             MaxAge
 //	the shards' counters     queue notifications, group <event id>        retention after their last change
+//	which of them failed     both queues, group <event id>                as the counters
 //	it is cancelled          beside the report                            as the report
 //	withdrawn events         ff:{withdrawn}:events, a stream              MaxAge and 7 days
 //	cancelled events         beside each shard: cancelled, a stream       MaxAge and 14 days

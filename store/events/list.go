@@ -13,12 +13,14 @@ const (
 	lookStep  = 100  // events whose reports are made in one step
 )
 
-// ListQuery says which events are listed: those of a type and in a state, or all if both are "". The list
+// ListQuery says which events are listed: those of a type and in a state, or all if both are "" and Failed is nil. The list
 // begins behind the event with the id After, or with the newest one. A page has at most Limit events.
 type ListQuery struct {
 	Type  string
 	State api.EventState
-	After string
+	// Failed is which events are listed: those of which notifications failed, or the others; nil: both.
+	Failed *bool
+	After  string
 	Limit int
 }
 
@@ -28,7 +30,7 @@ type ListQuery struct {
 func (s *Store) List(ctx context.Context, q ListQuery) (*api.EventList, string, error) {
 	list := &api.EventList{Items: []api.ListedEvent{}}
 	for looked, step := 0, 0; looked < maxLooked; looked += step {
-		if step = lookStep; q.Type == "" && q.State == "" {
+		if step = lookStep; q.Type == "" && q.State == "" && q.Failed == nil {
 			step = min(step, q.Limit-len(list.Items))
 		}
 		read, err := s.o.Queue.Reports(ctx, q.After, step+1)
@@ -70,7 +72,7 @@ func (s *Store) matching(ctx context.Context, q *ListQuery, read []queue.Reporte
 	found, err := s.wholes(ctx, wanted)
 	for n := range found {
 		r := found[n].report()
-		if q.State == "" || q.State == r.State {
+		if (q.State == "" || q.State == r.State) && (q.Failed == nil || *q.Failed == (r.Failed > 0)) {
 			items[of[n]] = &api.ListedEvent{ID: r.ID, Type: r.Type, State: r.State, AcceptedAt: api.At(wanted[n].At), SendAt: r.SendAt, Recipients: r.Recipients,
 				Notifications: r.Notifications, Delivered: r.Delivered, Failed: r.Failed, Expired: r.Expired, Cancelled: r.Cancelled}
 		}

@@ -64,7 +64,8 @@ type Sent struct {
 	// Others are those of the numbers that belong to each of the OtherPlatforms; the rest is APNs'.
 	Others [len(OtherPlatforms)]Ends `json:",omitzero"`
 
-	each []ending // how each has ended, see Keep
+	each     []ending // how each has ended, see Keep
+	failures string   // see Fail
 }
 
 // Make counts n notifications that an event has on a platform.
@@ -172,11 +173,11 @@ func (j *Job) ReportExpired() string {
 }
 
 // End is the result that ends a small event or a part of one. ended reports whether its notifications
-// have ended as well. The counts of a part go into the event's group (see addParts). How several notifications
+// have ended as well. The counts of a part go into the event's group (see addParts). Those that failed are told one by one. How several notifications
 // have ended is a note, unless the report has it.
 func (j *Job) End(all Counts, sent Sent, ended bool, reportTTL time.Duration) queue.Result {
 	if j.Of != "" {
-		return queue.Result{Label: LabelPart, Counts: PartCounts(all, sent), Note: sent.note()}
+		return queue.Result{Label: LabelPart, Counts: PartCounts(all, sent), Note: sent.note(), Failures: sent.failures}
 	}
 	r := queue.Result{Report: j.ReportDone(all, sent)}
 	if !ended {
@@ -185,6 +186,7 @@ func (j *Job) End(all Counts, sent Sent, ended bool, reportTTL time.Duration) qu
 	if len(sent.each) > 1 && !sent.inReport(r.Report) {
 		r.Note = sent.note()
 	}
+	r.Failures = sent.failures
 	return r
 }
 

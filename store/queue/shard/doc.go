@@ -95,6 +95,7 @@
 //	parkedn              hash    name: how many are parked      while there are
 //	done:<bucket>        hash    named id: D done, with a note, X dead  Retention
 //	notes:<group or id>  string  notes of its done jobs without a name  Retention
+//	failed:<group or id> list    which of its jobs failed: JSON, or L and a dead letter  GroupRetention
 //	report:<6 of the id> hash    rest of the id: report         ReportRetention, or MaxAge
 //	                             rest and !: 1 its cancel began, 2 it is cancelled
 //	reported             zset    6 of an id by their number     the latest 10,000 with reports

@@ -283,7 +283,7 @@ func (w *Worker) fill(c *call) {
 
 // plain reports whether the job is done and nothing but its entry and report has to change.
 func (e *ended) plain() bool {
-	return e.r.Outcome == Done && e.c.past.bare(&e.c.Job) && len(e.r.Counts) == 0 && e.r.Note == ""
+	return e.r.Outcome == Done && e.c.past.bare(&e.c.Job) && len(e.r.Counts) == 0 && e.r.Note == "" && e.r.Failures == ""
 }
 
 // appendResult adds a result's arguments, in the order of call_finish.lua.
@@ -293,7 +293,9 @@ func appendResult(args []any, c *Claimed, r *Result) []any {
 		label = "done"
 	}
 	payload, fence, class := "", c.Fence, ""
-	if r.Outcome == Retry || r.Outcome == Defer || r.Outcome == Dead { // it may become a dead letter
+	if r.Outcome == Done {
+		class = r.Failures
+	} else if r.Outcome == Retry || r.Outcome == Defer || r.Outcome == Dead { // it may become a dead letter
 		class = c.Class
 	}
 	aside := r.Parked

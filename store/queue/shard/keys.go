@@ -67,6 +67,9 @@ func (s *Shard) KeyBeside(name string) string { return s.prefix + name }
 // NotesKey names the notes of a group's jobs, or of a job without a group.
 func (s *Shard) NotesKey(name string) string { return s.prefix + "notes:" + name }
 
+// FailedKey names the failures of a group, or of a job without a group.
+func (s *Shard) FailedKey(name string) string { return s.prefix + "failed:" + name }
+
 // OnceKey names the record of an idempotency key.
 func (s *Shard) OnceKey(key string) string { return s.prefix + "idem:" + onceName(key) }
 

@@ -5,7 +5,7 @@
 --       done and hold nothing: each place, id or '', report; 7 other jobs, each 13:
 --       place, outcome, head (text without payload), fence, label, counts as
 --       JSON or '', delay in ms, 1 and the new payload or '', name to
---       park under or note, reason, error, report, class; 8 marked jobs, each id, report or '',
+--       park under or note, reason, error, report, class or lines of failures; 8 marked jobs, each id, report or '',
 --       number of values, which follow: name, value and so on; 9 ids of jobs whose
 --       marks go
 -- RETURNS: as part_call.lua; the answer is a digit per job, the done ones first:
@@ -26,8 +26,7 @@
 -- @include lua/part_moves.lua
 local call = begin_call()
 local first = call.args + 1
-local ndone, nother = tonumber(ARGV[first + 5]), tonumber(ARGV[first + 6])
-local nmarked, nunmark = tonumber(ARGV[first + 7]), tonumber(ARGV[first + 8])
+local ndone, nother, nmarked, nunmark = tonumber(ARGV[first + 5]), tonumber(ARGV[first + 6]), tonumber(ARGV[first + 7]), tonumber(ARGV[first + 8])
 local alive
 if ndone + nother + nmarked > 0 then
   alive = renew(call.session, call.ms, call.lease) -- also by a repeat: its process takes it for a renewal
@@ -53,9 +52,7 @@ local function finish(o)
   end
   redis.call('XDEL', STREAM[letter], eid)
   e.n = o.fence
-  if o.counts ~= '' then
-    for name, n in pairs(cjson.decode(o.counts)) do count(e.g, name, n) end
-  end
+  for name, n in pairs(o.counts == '' and {} or cjson.decode(o.counts)) do count(e.g, name, n) end
   if o.report ~= '' then report(e.i, o.report) end
   if o.outcome == 'done' then
     if e.r ~= '1' and o.park ~= '' then
@@ -63,6 +60,7 @@ local function finish(o)
       redis.call('APPEND', key, o.park)
       touch(key, limits.retention, true)
     end
+    for line in string.gmatch(o.class, '[^\n]+') do fail(e, line) end
     close(e, 'D' .. o.park, o.label, limits.retention) -- part_end.lua
     return 1
   end
@@ -102,14 +100,13 @@ local function mark_parts(from)
 end
 
 if alive then
-  local at = first + 9
-  mark_parts(at + 3 * ndone + 13 * nother)
-  finish_plain(at, ndone)
-  at = at + 3 * ndone
-  for i = at, at + 13 * nother - 1, 13 do
-    answers[#answers + 1] = tostring(finish({ place = ARGV[i], outcome = ARGV[i + 1], head = ARGV[i + 2], fence = ARGV[i + 3],
-      label = ARGV[i + 4], counts = ARGV[i + 5], delay = tonumber(ARGV[i + 6]), payload = ARGV[i + 7], park = ARGV[i + 8],
-      reason = ARGV[i + 9], err = ARGV[i + 10], report = ARGV[i + 11], class = ARGV[i + 12] }))
+  local others = first + 9 + 3 * ndone
+  mark_parts(others + 13 * nother)
+  finish_plain(first + 9, ndone)
+  for i = others, others + 13 * nother - 1, 13 do
+    answers[#answers + 1] = tostring(finish({ place = ARGV[i], outcome = ARGV[i + 1], head = ARGV[i + 2], fence = ARGV[i + 3], label = ARGV[i + 4],
+      counts = ARGV[i + 5], delay = tonumber(ARGV[i + 6]), payload = ARGV[i + 7], park = ARGV[i + 8], reason = ARGV[i + 9],
+      err = ARGV[i + 10], report = ARGV[i + 11], class = ARGV[i + 12] }))
   end
   save(group_ttl, report_ttl)
 end

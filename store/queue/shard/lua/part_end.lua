@@ -3,7 +3,7 @@
 -- ARGV: none
 -- RETURNS: nothing; it only defines functions
 -- TAKES: P, HEADS, UNIQUES, STATS, DEAD, DEADIDS, record_of, int, parse, put_stream, front,
---        mark_end, save_ends, count, count_reason, save_groups, report_state, save_reports
+--        mark_end, save_ends, count, count_reason, fail, save_groups, report_state, save_reports
 -- GIVES: yield, close, bury, save
 
 -- yield ends a job's hold on its key and starts the next in line.
@@ -37,6 +37,7 @@ local function bury(e, why, retention)
   local eid = redis.call('XADD', DEAD, '*', 'i', e.i, 't', e.t, 'k', e.k, 'u', e.u, 'g', e.g, 'w', e.w, 's', e.s, 'a', e.a, 'p', e.p,
     'reason', why.reason, 'err', why.err, 'label', why.label, 'attempts', int(e.f), 'fence', e.n, 'report', e.report and '1' or '', 'class', why.class or '')
   redis.call('HSET', DEADIDS, e.i, eid)
+  if e.g ~= '' and why.label == 'failed' then fail(e, 'L' .. eid) end -- Failures of the queue has the same letter
 end
 
 -- save writes what a script noted, and must come at its end.

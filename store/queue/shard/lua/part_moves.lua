@@ -17,11 +17,9 @@ end
 -- move does with the job e what its result o says. It returns 1 the job goes on, 2 it is
 -- dead, and the bytes that parked jobs take now if it was parked.
 local function move(o, e, limits)
-  local reason
   if o.outcome == 'retry' or o.outcome == 'dead' then e.f = e.f + 1 end
-  if o.outcome == 'dead' then
-    reason = o.reason ~= '' and o.reason or 'dead'
-  elseif o.outcome == 'retry' and e.f >= limits.attempts then
+  local reason = o.outcome == 'dead' and (o.reason ~= '' and o.reason or 'dead')
+  if o.outcome == 'retry' and e.f >= limits.attempts then
     reason = 'max_attempts'
   elseif o.outcome == 'defer' and limits.age >= 0 and limits.ms - tonumber(e.s) > limits.age then
     reason = 'max_age'
