@@ -15,8 +15,9 @@ import (
 // line is a series of a chart.
 type line struct {
 	Name, Class string
-	// Path is the line in the form of SVG; where a figure is not known it is interrupted.
-	Path string
+	// Path is the line in the form of SVG; where a figure is not known it is interrupted. Dots are the minutes
+	// without a neighbour.
+	Path, Dots string
 }
 
 // chart is a chart of some minutes.
@@ -24,6 +25,12 @@ type chart struct {
 	Title, Unit string
 	Max         string
 	Lines       []line
+	Ticks       []tick
+}
+
+// tick is a time below a chart.
+type tick struct {
+	X, Anchor, Text string
 }
 
 // The measures of a chart.
@@ -39,6 +46,8 @@ type history struct {
 	Items   []api.StatsMinute
 	Charts  []chart
 	Alarms  []alarms
+
+	first, last time.Time // of the axis: the first and the last of the minutes that are over
 }
 
 // alarms counts the alarms of a kind.
@@ -66,24 +75,31 @@ func (v *visit) lastMinutes(minutes int) (*history, error) {
 	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
 		h.Alarms = append(h.Alarms, alarms{kind, kinds[kind]})
 	}
-	if len(h.Items) < 2 {
+	if len(h.Items) == 0 {
 		return h, nil
+	}
+	h.last = time.Now().Add(-time.Minute).Truncate(time.Minute)
+	if newest := h.Items[len(h.Items)-1].At.Time; newest.After(h.last) || len(h.Items) >= minutes { // Redis' clock differs
+		h.last = newest
+	}
+	h.first = h.last.Add(-time.Duration(minutes-1) * time.Minute)
+	if h.Items[0].At.Before(h.first) {
+		h.first = h.Items[0].At.Time
 	}
 	count := func(n int64) *float64 { f := float64(n); return &f }
 	delivered := figures{}
-	for _, name := range slices.Sorted(maps.Keys(platforms)) {
-		delivered = append(delivered, figure{"delivered by " + name, func(m *api.StatsMinute) *float64 { return count(m.Platforms[name].Delivered) }})
+	for i, name := range slices.Sorted(maps.Keys(platforms)) {
+		delivered = append(delivered, figure{"delivered by " + name, strconv.Itoa(i%3 + 1), func(m *api.StatsMinute) *float64 { return count(m.Platforms[name].Delivered) }})
 	}
 	h.Charts = []chart{
-		h.draw("Events and failures", "a minute", figures{
-			{"events accepted", func(m *api.StatsMinute) *float64 { return count(m.Accepted) }},
-			{"notifications failed", func(m *api.StatsMinute) *float64 { return count(m.Failed) }},
-			{"retried", func(m *api.StatsMinute) *float64 { return count(m.Retried) }},
+		h.draw("Events and failures", "a minute", whole, figures{
+			{"events accepted", "1", func(m *api.StatsMinute) *float64 { return count(m.Accepted) }},
+			{"retried", "2", func(m *api.StatsMinute) *float64 { return count(m.Retried) }},
+			{"notifications failed", "bad", func(m *api.StatsMinute) *float64 { return count(m.Failed) }},
 		}),
-		h.draw("Time from acceptance to answer", "ms", figures{
-			{"median", func(m *api.StatsMinute) *float64 { return m.P50MS }}, {"99 %", func(m *api.StatsMinute) *float64 { return m.P99MS }},
-		}),
-		h.draw("Jobs that wait", "at the end of the minute", figures{{"depth", func(m *api.StatsMinute) *float64 {
+		h.draw("Time from acceptance to answer", "about", about, figures{{"median", "1", func(m *api.StatsMinute) *float64 { return m.P50MS }}}),
+		h.draw("Time that 99 % of the answers did not exceed", "about", about, figures{{"99 %", "2", func(m *api.StatsMinute) *float64 { return m.P99MS }}}),
+		h.draw("Jobs that wait", "at the end of the minute", whole, figures{{"depth", "1", func(m *api.StatsMinute) *float64 {
 			if m.Depth == nil {
 				return nil
 			}
@@ -91,22 +107,25 @@ func (v *visit) lastMinutes(minutes int) (*history, error) {
 		}}}),
 	}
 	if len(delivered) > 0 {
-		h.Charts = append([]chart{h.draw("Notifications delivered", "a minute", delivered)}, h.Charts...)
+		h.Charts = append([]chart{h.draw("Notifications delivered", "a minute", whole, delivered)}, h.Charts...)
 	}
 	return h, nil
 }
 
-// figure is a figure of each minute; nil: nobody knows it.
+// whole writes a whole number.
+func whole(n float64) string { return number(int64(n + 0.5)) }
+
+// figure is a figure of each minute, in a colour of its own; nil: nobody knows it.
 type figure struct {
-	name string
-	of   func(*api.StatsMinute) *float64
+	name, class string
+	of          func(*api.StatsMinute) *float64
 }
 
 type figures []figure
 
-// draw draws figures of the minutes.
-func (h *history) draw(title, unit string, all figures) chart {
-	most := 1.0
+// draw draws figures of the minutes, whose largest value is written with text.
+func (h *history) draw(title, unit string, text func(float64) string, all figures) chart {
+	most := 0.0
 	for _, f := range all {
 		for i := range h.Items {
 			if value := f.of(&h.Items[i]); value != nil {
@@ -114,27 +133,58 @@ func (h *history) draw(title, unit string, all figures) chart {
 			}
 		}
 	}
-	c := chart{Title: title, Unit: unit, Max: number(int64(most + 0.5))}
-	first, last := h.Items[0].At.Time, h.Items[len(h.Items)-1].At.Time
-	for i, f := range all {
-		var path strings.Builder
-		step, before := "M", time.Time{}
-		for j := range h.Items {
-			m := &h.Items[j]
-			value := f.of(m)
-			if value == nil || !before.IsZero() && m.At.Sub(before) > time.Minute {
-				step = "M"
-			}
-			if value == nil {
-				continue
-			}
-			x := float64(plotWidth) * float64(m.At.Sub(first)) / float64(max(1, last.Sub(first)))
-			fmt.Fprintf(&path, "%s%.1f %.1f", step, x, plotTop+plotHeight*(1-*value/most))
-			step, before = "L", m.At.Time
-		}
-		c.Lines = append(c.Lines, line{f.name, strconv.Itoa(i%3 + 1), path.String()})
+	if most == 0 {
+		most = 1
+	}
+	c := chart{Title: title, Unit: unit, Max: text(most), Ticks: h.ticks()}
+	for _, f := range all {
+		c.Lines = append(c.Lines, h.line(f, most))
 	}
 	return c
+}
+
+// line draws a figure. A minute without a neighbour is a dot.
+func (h *history) line(f figure, most float64) line {
+	var path, dots strings.Builder
+	for i := range h.Items {
+		value := f.of(&h.Items[i])
+		if value == nil {
+			continue
+		}
+		joined := func(j int) bool { // this minute and the one before j
+			return j > 0 && j < len(h.Items) && h.Items[j].At.Sub(h.Items[j-1].At.Time) <= time.Minute && f.of(&h.Items[j-1]) != nil && f.of(&h.Items[j]) != nil
+		}
+		x, y := h.x(h.Items[i].At.Time), plotTop+plotHeight*(1-*value/most)
+		switch {
+		case joined(i):
+			fmt.Fprintf(&path, "L%.1f %.1f", x, y)
+		case joined(i + 1):
+			fmt.Fprintf(&path, "M%.1f %.1f", x, y)
+		default:
+			fmt.Fprintf(&dots, "M%.1f %.1fh0", x, y)
+		}
+	}
+	return line{f.name, f.class, path.String(), dots.String()}
+}
+
+// x is where a minute is on the axis.
+func (h *history) x(at time.Time) float64 {
+	return plotWidth * float64(at.Sub(h.first)) / float64(max(1, h.last.Sub(h.first)))
+}
+
+// ticks are five times of the axis, from its first minute to its last. The first has its date if that is another one.
+func (h *history) ticks() []tick {
+	const parts = 4
+	all := make([]tick, parts+1)
+	for i := range all {
+		at := h.first.Add(h.last.Sub(h.first) * time.Duration(i) / parts).UTC()
+		all[i] = tick{fmt.Sprintf("%.0f", h.x(at)), "middle", at.Format("15:04")}
+	}
+	all[0].Anchor, all[parts].Anchor = "start", "end"
+	if first := h.first.UTC(); first.YearDay() != h.last.UTC().YearDay() {
+		all[0].Text = first.Format("2 Jan 15:04")
+	}
+	return all
 }
 
 // spans are the lengths of time that the page shows, in minutes.

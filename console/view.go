@@ -189,7 +189,7 @@ func (v *visit) askLogin(p *problem, to string) {
 // functions are what templates can call.
 func functions() template.FuncMap {
 	return template.FuncMap{
-		"number": number, "ms": milliseconds, "over": over,
+		"number": number, "ms": milliseconds, "over": over, "about": func(ms *float64) string { return about(*ms) },
 		"stamp": func(t api.Time) string { return t.UTC().Format("2006-01-02 15:04:05") },
 		"iso":   func(t api.Time) string { return t.UTC().Format(time.RFC3339) },
 		"ago":   func(t api.Time) string { return lasting(max(0, time.Since(t.Time))) },
@@ -226,6 +226,26 @@ func number(n any) string {
 		return whole + "." + rest
 	}
 	return whole
+}
+
+// about writes an estimated number of milliseconds with two digits.
+func about(ms float64) string {
+	for _, unit := range []struct {
+		size float64
+		name string
+	}{{3_600_000, "h"}, {60_000, "min"}, {1000, "s"}} {
+		if ms >= 1.95*unit.size || unit.size == 1000 && ms >= 995 {
+			return twoDigits(ms/unit.size) + " " + unit.name
+		}
+	}
+	return twoDigits(ms) + " ms"
+}
+
+// twoDigits writes a number with its two first digits.
+func twoDigits(n float64) string {
+	text := strconv.FormatFloat(n, 'g', 2, 64)
+	rounded, _ := strconv.ParseFloat(text, 64) // FormatFloat made it
+	return strconv.FormatFloat(rounded, 'f', -1, 64)
 }
 
 // lasting writes a duration with its largest unit.

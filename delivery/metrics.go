@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -30,6 +31,7 @@ type Metrics struct {
 	rate       rate
 	reasons    map[string]bool      // those that may be labels
 	totals     *prometheus.Registry // has the metrics that Totals reads
+	longest    atomic.Int64         // since the last call of Longest, in ms
 }
 
 // platformMetrics are those of one platform, for which no label has to be looked up.
@@ -66,7 +68,7 @@ func NewMetrics(r prometheus.Registerer, reasons []string) *Metrics {
 		alarms:     counter("alarms_total", "Conditions that an operator should look at.", "kind"),
 		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: "fanfare", Name: "event_to_answer_seconds", Help: "Time from the acceptance of an event to the answer of the push service.",
-			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 3600},
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1200, 1800, 3600},
 		}, []string{"platform"}),
 	}
 	m.apns = platformMetrics{m.targeted.WithLabelValues(string(api.PlatformAPNs)), m.latency.WithLabelValues(string(api.PlatformAPNs))}
@@ -98,6 +100,9 @@ func (m *Metrics) Suppressed(reason string, n int64) {
 	}
 }
 
+// Longest is the longest time from the acceptance of an event to an answer since the last call.
+func (m *Metrics) Longest() time.Duration { return time.Duration(m.longest.Swap(0)) * time.Millisecond }
+
 // DeliveredPerSecond is this process's mean rate of deliveries over the last minute.
 func (m *Metrics) DeliveredPerSecond() float64 { return m.rate.mean(time.Now()) }
 
@@ -113,7 +118,10 @@ func (m *Metrics) answered(p api.Platform, a transport.Answer, accepted int64) {
 		return
 	}
 	now := time.Now()
-	m.of(p).latency.Observe(max(0, float64(now.UnixMilli()-accepted)/1000))
+	took := max(0, now.UnixMilli()-accepted)
+	for most := m.longest.Load(); took > most && !m.longest.CompareAndSwap(most, took); most = m.longest.Load() {
+	}
+	m.of(p).latency.Observe(float64(took) / 1000)
 	if a.Outcome == transport.Delivered {
 		m.rate.add(now)
 	}

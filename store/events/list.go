@@ -21,7 +21,7 @@ type ListQuery struct {
 	// Failed is which events are listed: those of which notifications failed, or the others; nil: both.
 	Failed *bool
 	After  string
-	Limit int
+	Limit  int
 }
 
 // List lists events, newest first by the 32nd of a second that their ids hold, and each event once over

@@ -26,6 +26,8 @@ const (
 	latency   = "latency "
 	depth     = "depth"
 	oldestAge = "oldest_age_ms"
+	// longest is the longest latency, in ms. Of several it is the largest, and not their sum.
+	longest = "longest_ms"
 )
 
 // Accepted adds events that were accepted.
@@ -67,6 +69,9 @@ func (c Counts) addText(text string) {
 		return
 	}
 	for name, n := range more {
+		if name == longest {
+			n = max(0, n-c[name])
+		}
 		c[name] += n
 	}
 }
@@ -122,7 +127,7 @@ func (c Counts) buckets() (all []bucket, sum int64) {
 }
 
 // quantile estimates the latency, in ms, that a share of all latencies does not exceed. It takes those of a
-// bucket as evenly spread. nil: there are none.
+// bucket as evenly spread, up to the longest that was measured. nil: there are none.
 func (c Counts) quantile(share float64) *float64 {
 	all, sum := c.buckets()
 	if sum == 0 {
@@ -133,6 +138,9 @@ func (c Counts) quantile(share float64) *float64 {
 		if below+float64(b.n) < rank {
 			below += float64(b.n)
 			continue
+		}
+		if most := float64(c[longest]); most > b.from {
+			b.to = min(b.to, most)
 		}
 		if math.IsInf(b.to, 1) {
 			return &b.from

@@ -58,6 +58,29 @@ func TestN18_FiguresOfAMinute(t *testing.T) {
 	}
 }
 
+// N18: no estimate is longer than the longest latency that a process measured.
+func TestN18_NoEstimateIsLongerThanTheLongest(t *testing.T) {
+	t.Parallel()
+	sum := Counts{}
+	for _, most := range []int64{70_000, 110_000, 90_000} { // of three processes
+		c := Counts{longest: most}
+		c.Latency(60, 300, 10)
+		sum.addText(mustText(t, nil, func(now Counts) {
+			for name, n := range c {
+				now[name] = n
+			}
+		}))
+	}
+	if m := sum.minute(api.Time{}); *m.P50MS != 85_000 || *m.P99MS != 109_500 {
+		t.Errorf("p50 %v, p99 %v", *m.P50MS, *m.P99MS)
+	}
+	beyond := Counts{longest: 7_200_000}
+	beyond.Latency(3600, math.Inf(1), 9)
+	if m := beyond.minute(api.Time{}); *m.P50MS != 5_400_000 {
+		t.Errorf("p50 %v", *m.P50MS)
+	}
+}
+
 // Of latencies beyond all buckets only the largest bound is known.
 func TestN18_LatenciesBeyondTheBuckets(t *testing.T) {
 	t.Parallel()

@@ -37,6 +37,8 @@ const (
 type Options struct {
 	// Totals is what this process has counted since its start. The numbers never fall.
 	Totals func() Counts
+	// Longest is the longest latency since the last call.
+	Longest func() time.Duration
 	// Depths is how many jobs wait in all queues together, and the age of the oldest, in ms.
 	Depths func(context.Context) (depth, oldestAgeMS int64, err error)
 	// Logger receives, at debug, why a minute could not be written; nil: nothing is logged.
@@ -58,6 +60,9 @@ type Store struct {
 func New(db *redisdb.DB, o Options) *Store {
 	if o.Totals == nil {
 		o.Totals = func() Counts { return nil }
+	}
+	if o.Longest == nil {
+		o.Longest = func() time.Duration { return 0 }
 	}
 	if o.Depths == nil {
 		o.Depths = func(context.Context) (int64, int64, error) { return 0, 0, errors.New("nobody knows the queues") }
@@ -96,7 +101,11 @@ func (s *Store) Run(ctx context.Context) error {
 		case <-time.After(s.start(minute + 1).Add(margin).Sub(s.db.Clock())):
 		}
 		now := s.o.Totals()
-		text, err := json.Marshal(now.since(before))
+		gained := now.since(before)
+		if most := s.o.Longest(); most > 0 {
+			gained[longest] = most.Milliseconds()
+		}
+		text, err := json.Marshal(gained)
 		if err != nil {
 			return fmt.Errorf("write a minute: %w", err)
 		}
