@@ -206,7 +206,7 @@ func (a *app) openNouns() error {
 	})
 	a.openChat()
 	a.apps = apps.New(a.redis)
-	a.servers = servers.New(a.redis, servers.Options{Logger: a.log})
+	a.servers = servers.New(a.redis, servers.Options{DeliveredPerSecond: a.metrics.DeliveredPerSecond, Logger: a.log})
 	a.series = series.New(a.redis, series.Options{Totals: a.metrics.Totals, Longest: a.metrics.Longest, Depths: a.depths, Logger: a.log})
 	a.jobs = jobs.New(jobs.Options{DB: a.redis, RetryBase: a.config.RetryBase, RetryMax: a.config.RetryMax, MaxAge: a.config.MaxAge, Logger: a.log})
 	a.schedules = schedules.New(schedules.Options{Record: a.record, Enqueue: a.jobs.Enqueue, Logger: a.log})

@@ -15,7 +15,7 @@ func (a *app) sayAlive(ctx context.Context) error {
 	machine, _ := os.Hostname()
 	version, _ := builtAs()
 	return a.servers.Run(ctx, api.Server{
-		ID: cmp.Or(machine, "unknown") + "." + rand.Text(), Version: version, Roles: a.config.Roles, Shards: a.config.shards(),
+		ID: cmp.Or(machine, "unknown") + "." + rand.Text(), Addr: a.config.Addr, PID: os.Getpid(), Version: version, Roles: a.config.Roles, Shards: a.config.shards(),
 	})
 }
 

@@ -18,7 +18,9 @@ func (v *visit) overview() error {
 		Apps    []api.App // those that do not run
 		Running int
 		Servers []api.Server
-		Hour    *history
+		// Delivered is how many notifications all processes deliver a second.
+		Delivered float64
+		Hour      *history
 	}
 	if err := v.ask(http.MethodGet, "/v1/stats", nil, &d.Stats); err != nil {
 		return err
@@ -46,6 +48,9 @@ func (v *visit) overview() error {
 		return err
 	}
 	d.Servers = servers.Items
+	for _, s := range d.Servers {
+		d.Delivered += s.DeliveredPerSecond
+	}
 	if d.Hour, err = v.lastMinutes(spans[0]); err != nil {
 		return err
 	}

@@ -141,6 +141,8 @@ var samples = map[string]any{
 	"StatsMinute.platforms":         map[string]any{"apns": map[string]any{"delivered": 118, "failed": 1}},
 	"Unavailable.code":              "unavailable",
 	"Server.id":                     "web-1.QV7Z2M6JKX4T3YRN5WAHBCDEFG",
+	"Server.addr":                   "127.0.0.1:8080",
+	"Server.pid":                    4711,
 	"Server.version":                "v1.2.3",
 	"Server.roles":                  []any{"api", "targeting", "delivery", "jobs"},
 	"Server.shards":                 []any{0, 1, 2, 3, 4, 5, 6, 7},

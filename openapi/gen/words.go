@@ -102,6 +102,8 @@ var words = map[string]string{
 	"started_at":                  "When the process was started, by Redis' clock",
 	"seen_at":                     "When the process last said that it is alive, by Redis' clock",
 	"Server.id":                   "The id: the name of the machine, and something that is new at each start",
+	"Server.addr":                 "The address at which the process listens, its `FANFARE_ADDR`",
+	"Server.pid":                  "The number of the process on its machine",
 	"Server.version":              "The version of the program",
 	"Key.name":                    "What the key is for",
 	"NewKey.name":                 "What the key is for",

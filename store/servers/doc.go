@@ -6,7 +6,7 @@
 //	key                  type        lifetime
 //	ff:{processes}:seen  sorted set  15 s after a process was seen
 //
-// A member is the description of a process as JSON, which never changes, and its score is when the
-// process was seen last, in ms by Redis' clock. Each process that is seen removes those that have been
+// A member is the description of a process as JSON, which the process replaces when its rate of deliveries is
+// another one, and its score is when the process was seen last, in ms by Redis' clock. Each process that is seen removes those that have been
 // silent for 15 s.
 package servers

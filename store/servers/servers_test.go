@@ -5,6 +5,7 @@ import (
 	"os"
 	"reflect"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -113,6 +114,31 @@ func TestSilentProcessesAreForgotten(t *testing.T) {
 		all, err := s.List(t.Context())
 		return err == nil && len(all) == 1 && len(first) == 1 && all[0].SeenAt.After(first[0].SeenAt.Time) && all[0].StartedAt.Equal(first[0].StartedAt.Time)
 	})
+}
+
+// A process whose rate changes is listed once, with its rate of now, also if the answer to a write was lost, and
+// leaves nothing when it stops.
+func TestN17_TheRateOfAProcess(t *testing.T) {
+	t.Parallel()
+	r := storetest.Redis(t)
+	var rate atomic.Int64
+	proxy, url := storetest.ProxyTo(t, r.URL())
+	s := servers.New(storetest.Open(t, url), servers.Options{Lifetime: time.Second, DeliveredPerSecond: func() float64 { return float64(rate.Add(1)) + .04 }})
+	stop := mustRun(t, s, api.Server{ID: "one", Addr: "127.0.0.1:8080", PID: 7})
+	reader := servers.New(storetest.Open(t, r.URL()), servers.Options{Lifetime: time.Second})
+	for _, wait := range []int64{3, 9} {
+		storetest.Eventually(t, time.Minute, "its rate is another one", func() bool {
+			all, err := reader.List(t.Context())
+			return err == nil && len(all) == 1 && all[0].DeliveredPerSecond >= float64(wait) && all[0].PID == 7
+		})
+		proxy.Cut()
+		proxy.Mend()
+	}
+	storetest.Eventually(t, time.Minute, "it is listed once", func() bool { return r.Client().ZCard(t.Context(), "ff:{processes}:seen").Val() == 1 })
+	stop()
+	if n := r.Client().ZCard(t.Context(), "ff:{processes}:seen").Val(); n != 0 {
+		t.Errorf("%d descriptions are left", n)
+	}
 }
 
 // What another version wrote, and this one cannot read, is left out.
