@@ -101,6 +101,8 @@ type EventReport struct {
 	ID    string     `json:"id"`
 	Type  string     `json:"type"`
 	State EventState `json:"state"`
+	// AcceptedAt is as in ListedEvent; absent for an event whose id does not tell it.
+	AcceptedAt *Time `json:"accepted_at,omitempty" swaggertype:"string" format:"date-time"`
 	// SendAt is when the event is, or was, due; absent: at once.
 	SendAt     *Time `json:"send_at,omitempty" swaggertype:"string" format:"date-time"`
 	Recipients int64 `json:"recipients"`

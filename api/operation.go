@@ -49,14 +49,23 @@ type Operation struct {
 	ID     string         `json:"id"`
 	Action Action         `json:"action" enums:"users.erase,contacts.rebuild,dead_letters.retry,dead_letters.delete"`
 	State  OperationState `json:"state" enums:"running,done"`
+	// BegunAt is when the operation began: by the database's clock, or to a 32nd of a second by that of the process that
+	// began one on dead letters.
+	BegunAt *Time `json:"begun_at,omitempty" swaggertype:"string" format:"date-time"`
 	// Removed is what the operation has removed so far: numbers by kind. Operations on dead letters have
 	// neither it nor Kept, but Matched and Left.
-	Removed map[string]int64 `json:"removed,omitzero"`
+	Removed map[string]int64 `json:"removed,omitzero" binding:"optional"`
 	// Kept is what the operation leaves: numbers by kind.
-	Kept map[string]int64 `json:"kept,omitzero"`
+	Kept map[string]int64 `json:"kept,omitzero" binding:"optional"`
 	// Matched is the number of dead letters that the operation was to retry or to delete.
 	Matched *int64 `json:"matched,omitempty"`
 	// Left is how many of them it has not reached yet, at most. When the operation is done, it is how many
 	// could not be retried.
 	Left *int64 `json:"left,omitempty"`
+}
+
+// OperationList is the answer of GET /v1/operations, those that began last first.
+type OperationList struct {
+	Items []Operation `json:"items"`
+	Next  string      `json:"next,omitempty"`
 }

@@ -104,16 +104,3 @@ func (v *visit) changeAllLetters() error {
 	d.Count = begun.Matched
 	return v.write(a.status, "all_letters", v.frame("Dead letters", d))
 }
-
-// operation shows how far an operation has come.
-func (v *visit) operation() error {
-	var o api.Operation
-	if err := v.ask(http.MethodGet, "/v1/operations/"+url.PathEscape(v.r.PathValue("id")), nil, &o); err != nil {
-		return err
-	}
-	refresh := refreshEvery
-	if o.State == api.OperationDone {
-		refresh = 0
-	}
-	return v.page("operation", "Operation", refresh, o)
-}

@@ -50,6 +50,7 @@ func pages() []page {
 		{"POST /console/dead-letters", (*visit).changeLetters, "", "", ""},
 		{"GET /console/dead-letters/all", (*visit).askAllLetters, "", "", ""},
 		{"POST /console/dead-letters/all", (*visit).changeAllLetters, "", "", ""},
+		{"GET /console/operations", (*visit).operations, "Operations", api.ScopeOpsRead, api.ScopeOpsRead},
 		{"GET /console/operations/{id}", (*visit).operation, "", "", ""},
 
 		{"GET /console/sales", (*visit).sales, "Sales", api.ScopeSales, api.ScopeOpsRead},

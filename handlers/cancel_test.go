@@ -17,7 +17,7 @@ func TestN11_CancelOverHTTP(t *testing.T) {
 	eachRedis(t, func(t *testing.T, w *world) {
 		id := w.post("/v1/events", anEvent).member(t, "id")
 		path := "/v1/events/" + id
-		report := `{"id":"` + id + `","type":"photo.shared","state":"cancelled","recipients":0,"notifications":0,
+		report := `{"id":"` + id + `","type":"photo.shared","state":"cancelled","accepted_at":"*","recipients":0,"notifications":0,
 			"delivered":0,"failed":0,"expired":0,"cancelled":0,"retrying":0,"suppressed":{"is_actor":0,"opted_out":0,"muted":0,"no_device":0,"live":0}}`
 		for range 2 {
 			a := w.post(path+"/cancel", "", "Idempotency-Key: once").wants(t, 200, report)

@@ -334,7 +334,7 @@ func setupHostile(t *testing.T) (w *world, pages []string, plain int) {
 	event := w.post("/v1/events", anEvent).member(t, "id")
 	running, dead := w.hostileJobs(t)
 	failed := w.mustFail(hostile...)
-	pages = []string{"", "history", "history?minutes=60", "events", "events/" + event, "events/" + failed, "events/" + failed + "/failed", "events?failed=true", "events/" + event + "/users/bob", "events/" + event + "/cancel", "users", "users/bob", "jobs", "queues/q", "queues/q/pause", "jobs/" + running, "jobs/" + running + "/cancel", "jobs/" + dead, "dead-letters", "dead-letters/all?action=retry", "sales", "sales/spring", "apps", "servers", "keys", "about", "nowhere", "events/unknown"}
+	pages = []string{"", "history", "history?minutes=60", "events", "events/" + event, "events/" + failed, "events/" + failed + "/failed", "events?failed=true", "operations", "events/" + event + "/users/bob", "events/" + event + "/cancel", "users", "users/bob", "jobs", "queues/q", "queues/q/pause", "jobs/" + running, "jobs/" + running + "/cancel", "jobs/" + dead, "dead-letters", "dead-letters/all?action=retry", "sales", "sales/spring", "apps", "servers", "keys", "about", "nowhere", "events/unknown"}
 	plain = len(pages)
 	for _, text := range hostile {
 		q := url.QueryEscape(text)

@@ -3,6 +3,7 @@ package handlers
 import (
 	"context"
 	"net/http"
+	"strings"
 
 	"fanfare/api"
 	"fanfare/handlers/web"
@@ -79,6 +80,48 @@ func (s *server) getOperation(ctx context.Context, in *idRequest) (*web.Reply[ap
 		return nil, api.Errorf(api.CodeForbidden, "this API key lacks the scope %s", need).With("scope", need)
 	}
 	return web.OK(o), nil
+}
+
+// listOperations lists operations.
+//
+//	@Summary		List operations
+//	@Description	Lists the operations that are kept, those that began last first, as `GET /v1/operations/{id}` shows them.
+//	@Tags			operations
+//	@ID				listOperations
+//	@Produce		json
+//	@Param			limit	query		int					false	"Items per page"	minimum(1)	maximum(500)	default(50)
+//	@Param			cursor	query		string				false	"The `next` of the previous page"
+//	@Success		200		{object}	api.OperationList	"A page"
+//	@Router			/v1/operations [get]
+func (s *server) listOperations(ctx context.Context, in *web.Page) (*web.Reply[api.OperationList], error) {
+	after, err := web.OpenCursor(in.Cursor)
+	afterDead, afterRecord, both := strings.Cut(after, " ")
+	if _, ok := queue.ParseID(afterDead); err == nil && (after != "" && !both || afterDead != "" && !ok) {
+		err = web.BadCursor()
+	}
+	if err != nil {
+		return nil, err
+	}
+	dead, err := s.o.DeadLetters.Operations(ctx, afterDead, int(in.Limit)+1)
+	if err != nil {
+		return nil, err
+	}
+	recorded, err := s.o.Record.Operations(ctx, afterRecord, int(in.Limit)+1)
+	if err != nil {
+		return nil, err
+	}
+	list := &api.OperationList{Items: []api.Operation{}}
+	for len(list.Items) < int(in.Limit) && len(dead)+len(recorded) > 0 {
+		if len(recorded) == 0 || len(dead) > 0 && dead[0].BegunAt.After(recorded[0].BegunAt.Time) {
+			list.Items, afterDead, dead = append(list.Items, dead[0]), dead[0].ID, dead[1:]
+		} else {
+			list.Items, afterRecord, recorded = append(list.Items, recorded[0]), recorded[0].ID, recorded[1:]
+		}
+	}
+	if len(dead)+len(recorded) > 0 {
+		list.Next = web.SealCursor(afterDead + " " + afterRecord)
+	}
+	return web.OK(list), nil
 }
 
 // operationPath is where an operation is shown.

@@ -3,6 +3,7 @@ package handlers_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -245,6 +246,39 @@ func TestDocs(t *testing.T) {
 	}
 }
 
+// Operations of both kinds are listed, those that began last first, each once over all pages.
+func TestE1_ListOfOperations(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.get("/v1/operations").wants(t, 200, `{"items":[]}`)
+	var begun []string
+	for i := range 6 {
+		if i%2 == 0 {
+			begun = append(begun, w.post("/v1/dead-letters/delete", `{"all":true,"before":"2026-01-02T03:04:05Z","expect":0}`).wants(t, 202, `{"operation":"*","matched":0}`).member(t, "operation"))
+		} else {
+			begun = append(begun, w.post(fmt.Sprintf("/v1/users/u%d/recent-contacts/rebuild", i), "").wants(t, 202, `{"id":"*"}`).member(t, "id"))
+		}
+		at := time.Now()
+		storetest.Eventually(t, 30*time.Second, "another 32nd of a second", func() bool { return time.Since(at) > time.Second/10 })
+	}
+	slices.Reverse(begun)
+	var seen []string
+	for next := "/v1/operations?limit=4"; next != ""; {
+		a := w.get(next)
+		for _, m := range eventID.FindAllStringSubmatch(a.body, -1) {
+			seen = append(seen, m[1])
+		}
+		if next = a.member(t, "next"); next != "" {
+			next = "/v1/operations?limit=4&cursor=" + next
+		}
+	}
+	if !slices.Equal(seen, begun) {
+		t.Errorf("the list has %v, want %v", seen, begun)
+	}
+	w.get("/v1/operations?cursor=MXg").wants(t, 422, problem(api.CodeValidation, "*", `"errors":[{"field":"cursor","rule":"cursor","message":"*"}]`))
+	w.do(get("/v1/operations").with("Authorization: Bearer "+w.mustKey(api.ScopePush))).wants(t, 403, problem(api.CodeForbidden, "*", `"scope":"ops:read"`))
+}
+
 // Only keys that may begin an operation see it, and keys of operators.
 func TestE1_WhoSeesAnOperation(t *testing.T) {
 	t.Parallel()
@@ -256,7 +290,7 @@ func TestE1_WhoSeesAnOperation(t *testing.T) {
 	storetest.Eventually(t, 30*time.Second, "the rebuild is done", func() bool {
 		return w.do(call{method: "GET", path: path}.with(key(api.ScopeOps))).member(t, "state") == "done"
 	})
-	done := `{"id":"` + id + `","action":"contacts.rebuild","state":"done","removed":{},"kept":{}}`
+	done := `{"id":"` + id + `","action":"contacts.rebuild","state":"done","begun_at":"*","removed":{},"kept":{}}`
 	for _, scope := range api.Scopes {
 		a := w.do(call{method: "GET", path: path}.with(key(scope)))
 		if scope == api.ScopeContacts || scope.Covers(api.ScopeOpsRead) || scope == api.ScopeAdmin {

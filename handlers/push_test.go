@@ -198,7 +198,7 @@ func TestEvents(t *testing.T) {
 		if got := posted.header.Get("Location"); got != "/v1/events/"+id {
 			t.Errorf("Location: %s", got)
 		}
-		w.get("/v1/events/"+id).wants(t, 200, `{"id":"`+id+`","type":"photo.shared","state":"queued","recipients":0,"notifications":0,
+		w.get("/v1/events/"+id).wants(t, 200, `{"id":"`+id+`","type":"photo.shared","state":"queued","accepted_at":"*","recipients":0,"notifications":0,
 			"delivered":0,"failed":0,"expired":0,"cancelled":0,"retrying":0,"suppressed":{"is_actor":0,"opted_out":0,"muted":0,"no_device":0,"live":0}}`)
 		if a := w.get("/v1/events/unknown"); a.status != 404 || a.member(t, "code") != "not_found" {
 			t.Errorf("an unknown event: %d %s", a.status, a.body)

@@ -48,6 +48,7 @@ func (s *server) routes() []web.Route {
 		route("POST", "/v1/keys", api.ScopeAdmin, web.Handle(s.postKey).Secret()),
 		route("DELETE", "/v1/keys/{id}", api.ScopeAdmin, web.Handle(s.deleteKey)),
 
+		route("GET", "/v1/operations", api.ScopeOpsRead, web.Handle(s.listOperations)),
 		route("GET", "/v1/operations/{id}", web.AnyKey, web.Handle(s.getOperation)),
 
 		route("DELETE", "/v1/users/{user}", api.ScopeUsersErase, web.Handle(s.eraseUser)),

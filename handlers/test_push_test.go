@@ -21,7 +21,7 @@ func TestN13_TestNotification(t *testing.T) {
 		id := first.member(t, "id")
 		wantHeader(t, first, "Location", "/v1/events/"+id)
 		other := w.post("/v1/users/bob/devices/"+fcmToken+"/test", "", key).wants(t, 202, `{"id":"*"}`).member(t, "id")
-		w.do(get("/v1/events/"+id).with(key)).wants(t, 200, `{"id":"`+id+`","type":"fanfare.test","state":"queued","recipients":0,"notifications":0,
+		w.do(get("/v1/events/"+id).with(key)).wants(t, 200, `{"id":"`+id+`","type":"fanfare.test","state":"queued","accepted_at":"*","recipients":0,"notifications":0,
 			"delivered":0,"failed":0,"expired":0,"cancelled":0,"retrying":0,"suppressed":{"is_actor":0,"opted_out":0,"muted":0,"no_device":0,"live":0}}`)
 
 		none := problem(api.CodeNotFound, "the user has no such device")

@@ -64,6 +64,7 @@ var samples = map[string]any{
 	"Operation.id":                  "019ab2f4-7c1e-7d30-9a55-0c6f1b8e2d47",
 	"Operation.action":              "users.erase",
 	"Operation.state":               "done",
+	"Operation.begun_at":            "2026-01-02T15:04:05.000Z",
 	"Operation.removed":             map[string]any{"devices": 2, "messages": 31},
 	"Operation.kept":                map[string]any{"orders": 1},
 	"Operation.matched":             nil,

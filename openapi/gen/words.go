@@ -144,6 +144,8 @@ var words = map[string]string{
 	"SaleRequest.items":           "The skus, each with its stock; none can be removed later",
 	"UserEvent.now":               "What holds for the user now; it may have been different when the event was targeted",
 	"ListedEvent.accepted_at":     "When the event was accepted, to a 32nd of a second; an event of a batch may have a time up to half a second later",
+	"Operation.begun_at":          "When the operation began: by the database's clock, or, to a 32nd of a second, by that of the process that began one on dead letters",
+	"EventReport.accepted_at":     "When the event was accepted, to a 32nd of a second; an event of a batch may have a time up to half a second later",
 	"EventNotification.token":     "The begin of the device's token, by which people tell the devices of a user apart",
 	"EventNotificationList.items": "The notifications that failed",
 	"EventList.items":             "The events, newest first",

@@ -163,11 +163,37 @@ func (s *Store) Operation(ctx context.Context, id string) (*api.Operation, error
 	if text == "" {
 		return nil, api.Errorf(api.CodeNotFound, "there is no operation %s, or it is no longer kept", id)
 	}
+	return operation(id, text)
+}
+
+// Operations shows n operations, fewer at the end of the list, those that began last first. The list begins behind the
+// operation with the id after; "": at its begin.
+func (s *Store) Operations(ctx context.Context, after string, n int) ([]api.Operation, error) {
+	read, err := s.o.Jobs.Reports(ctx, after, n)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]api.Operation, len(read))
+	for i, r := range read {
+		o, err := operation(r.ID, r.Report)
+		if err != nil {
+			return nil, err
+		}
+		all[i] = *o
+	}
+	return all, nil
+}
+
+// operation is what a report says of the operation with an id.
+func operation(id, text string) (*api.Operation, error) {
 	var r report
 	if err := json.Unmarshal([]byte(text[1:]), &r); err != nil {
 		return nil, fmt.Errorf("read operation %s: %w", id, err)
 	}
 	o := &api.Operation{ID: id, Action: r.Action, State: api.OperationRunning, Matched: &r.Matched, Left: &r.Left}
+	if at, ok := queue.MadeAt(id); ok {
+		o.BegunAt = new(api.At(at))
+	}
 	if text[0] == stateDone {
 		o.State = api.OperationDone
 	}

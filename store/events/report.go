@@ -143,6 +143,9 @@ func (w *whole) report() *api.EventReport {
 			IsActor: c.IsActor, OptedOut: c.OptedOut, Muted: c.Muted, NoDevice: c.NoDevice, Live: c.Live,
 		},
 	}
+	if at, ok := queue.MadeAt(w.id); ok {
+		r.AcceptedAt = new(api.At(at))
+	}
 	r.Platforms = platforms(r.PlatformCounts, s, w.sent)
 	s.addReasons(LabelFailed, all)
 	r.FailedBy = mostFrequent(s.Why)

@@ -53,6 +53,12 @@ func MadeBefore(id string, at time.Time) bool {
 	return ok && part <= partAt(at)
 }
 
+// MadeAt is when NewID made an id, to a 32nd of a second, if that was less than half a year ago; false: it is no id.
+func MadeAt(id string) (time.Time, bool) {
+	part, ok := partOf(id, time.Now())
+	return idEpoch.Add(time.Duration(part) * partTime), ok
+}
+
 // partAt is the number of a time's 32nd of a second, counted from the begin of 2026.
 func partAt(at time.Time) int64 { return int64(at.Sub(idEpoch) / partTime) }
 

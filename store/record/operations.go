@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -113,6 +114,7 @@ type operationRow struct {
 	ID      string     `db:"id"`
 	Action  api.Action `db:"action"`
 	Done    bool       `db:"done"`
+	Created int64      `db:"created_at"`
 	Removed string     `db:"removed"`
 	Kept    string     `db:"kept"`
 }
@@ -121,17 +123,42 @@ type operationRow struct {
 // api.OperationsKept ago.
 func (db *DB) Operation(ctx context.Context, id string) (*api.Operation, error) {
 	var row operationRow
-	err := db.get(ctx, &row, "SELECT id, action, done_at IS NOT NULL AS done, removed, kept FROM operations WHERE id = ?", id)
+	err := db.get(ctx, &row, selectOperations+" WHERE id = ?", id)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, api.Errorf(api.CodeNotFound, "there is no operation %s, or it is no longer kept", id)
 	}
 	if err != nil {
 		return nil, err
 	}
-	o := &api.Operation{ID: row.ID, Action: row.Action, State: api.OperationRunning}
+	return row.operation()
+}
+
+const selectOperations = "SELECT id, action, done_at IS NOT NULL AS done, removed, kept, created_at FROM operations"
+
+// Operations shows n operations, fewer at the end of the list, those that began last first. The list begins behind the
+// operation with the id after; "": at its begin. Ids begin with the time at which they were made.
+func (db *DB) Operations(ctx context.Context, after string, n int) ([]api.Operation, error) {
+	var rows []operationRow
+	if err := db.list(ctx, &rows, selectOperations+" WHERE id < ? ORDER BY id DESC LIMIT ?", cmp.Or(after, "~"), n); err != nil {
+		return nil, err
+	}
+	all := make([]api.Operation, len(rows))
+	for i := range rows {
+		o, err := rows[i].operation()
+		if err != nil {
+			return nil, err
+		}
+		all[i] = *o
+	}
+	return all, nil
+}
+
+func (row *operationRow) operation() (*api.Operation, error) {
+	o := &api.Operation{ID: row.ID, Action: row.Action, State: api.OperationRunning, BegunAt: new(api.AtMillis(row.Created))}
 	if row.Done {
 		o.State = api.OperationDone
 	}
+	var err error
 	if o.Removed, err = readCounts(row.Removed); err == nil {
 		o.Kept, err = readCounts(row.Kept)
 	}
