@@ -88,6 +88,7 @@ type app struct {
 	pusher  *chat.Pusher
 
 	sender    transport.Sender
+	trialApps string // the apps file of openTrial, "" if there is none
 	targeting *targeting.Targeting
 	delivery  *delivery.Delivery
 

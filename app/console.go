@@ -50,5 +50,11 @@ func (a *app) hidesConsole(path string) bool {
 // about describes this process.
 func (a *app) about() api.About {
 	version, revision := builtAs()
-	return api.About{Version: version, Commit: revision, GoVersion: runtime.Version(), Settings: a.config.allSettings()}
+	settings := a.config.allSettings()
+	for i := range settings {
+		if settings[i].Name == appsFileVariable && a.trialApps != "" {
+			settings[i].Value = "none: " + a.trialApps + " was made to try out " + trialTopic
+		}
+	}
+	return api.About{Version: version, Commit: revision, GoVersion: runtime.Version(), Settings: settings}
 }

@@ -173,6 +173,9 @@ func (a *app) notes(toOperator bool) []string {
 	if !a.config.sends() {
 		notes = append(notes, "no APNs credentials: notifications are only logged (log sender)")
 	}
+	if a.trialApps != "" {
+		notes = append(notes, "browsers can be tried out at /docs/webpush/: the topic "+trialTopic+" has a key of its own, and its notifications are sent")
+	}
 	if a.config.showsProfiles() {
 		notes = append(notes, metricsVariable+" is not loopback: whoever reaches it may profile this process, without a key")
 	}

@@ -26,7 +26,16 @@ var services = map[api.Platform]func(*config, *slog.Logger) transport.Sender{
 func (a *app) openSender() (transport.Sender, error) {
 	if !a.config.sends() {
 		// Somebody is trying out an open server on their own machine, so texts may be shown.
-		return logsender.New(a.log, func() bool { return !a.keys.Any() }), nil
+		logs := logsender.New(a.log, func() bool { return !a.keys.Any() })
+		if !a.config.tries() {
+			return logs, nil
+		}
+		trial, err := a.openTrial(logs)
+		if err != nil {
+			a.log.Warn("notifications to browsers cannot be tried out", "error", err)
+			return logs, nil
+		}
+		return trial, nil
 	}
 	senders := transport.Senders{}
 	for platform, newSender := range services {
@@ -37,7 +46,7 @@ func (a *app) openSender() (transport.Sender, error) {
 
 // configure reads the apps file and the files with credentials, for all senders at once.
 func (a *app) configure(s transport.Sender) error {
-	return transport.Configure(s, appsFileVariable, a.config.AppsFile)
+	return transport.Configure(s, appsFileVariable, a.appsFile())
 }
 
 // newAPNs makes the sender to APNs.
@@ -80,7 +89,9 @@ func (a *app) sendsTo(p api.Platform) bool {
 // webPushKey is the key with which pages subscribe to a topic's app of Web Push; ok is false without one.
 func (a *app) webPushKey(topic string) (key string, ok bool) {
 	senders, _ := a.sender.(transport.Senders)
-	sender, is := senders[api.PlatformWebPush].(*webpush.Sender)
+	sender, is := senders[api.PlatformWebPush].(interface {
+		PublicKey(topic string) (string, bool)
+	})
 	if !is {
 		return "", false
 	}

@@ -2,11 +2,15 @@ package e2e
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"fanfare/api"
 	"fanfare/delivery/apns/apnstest"
 	"fanfare/store/storetest"
 )
@@ -133,6 +137,44 @@ func checkReport(t *testing.T, p *program, event string) {
 	if got.Suppressed["is_actor"] != 1 || got.Suppressed["no_device"] != 1 {
 		t.Errorf("suppressed %v", got.Suppressed)
 	}
+}
+
+// W4: with nothing configured, pages subscribe with a key that is made once, and what is said of it is said. With
+// credentials there is no such app.
+func TestW4_BrowsersCanBeTriedOut(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	var first, second struct{ Key string }
+	p := mustServe(t, dir, "FANFARE_LOG_FORMAT=text")
+	p.must(200, &first, "GET", "/v1/webpush/web.example/key", nil)
+	p.must(404, nil, "GET", "/v1/webpush/com.example.app/key", nil)
+	var about api.About
+	p.must(200, &about, "GET", "/v1/about", nil)
+	if !slices.ContainsFunc(about.Settings, func(s api.Setting) bool {
+		return s.Name == "FANFARE_APPS_FILE" && strings.Contains(s.Value, "fanfare.db.apps.json")
+	}) {
+		t.Errorf("about says %+v", about.Settings)
+	}
+	if said := p.stdout.String() + p.stderr.String(); !strings.Contains(said, "browsers can be tried out at /docs/webpush/") {
+		t.Errorf("the start says\n%s", said)
+	}
+	if code, _ := p.terminate(); code != 0 {
+		t.Errorf("it stopped with %d", code)
+	}
+	p = mustServe(t, dir, "FANFARE_LOG_FORMAT=text")
+	if p.must(200, &second, "GET", "/v1/webpush/web.example/key", nil); first.Key == "" || first.Key != second.Key {
+		t.Errorf("the key is %s, and after another start %s", first.Key, second.Key)
+	}
+	for _, file := range []string{"fanfare.db.apps.json", "fanfare.db.vapid.pem"} {
+		if is, err := os.Stat(filepath.Join(dir, file)); err != nil || is.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v %v", file, is, err)
+		}
+	}
+	if code, _ := p.terminate(); code != 0 {
+		t.Errorf("it stopped with %d", code)
+	}
+	p = mustServe(t, dir, "FANFARE_REDIS_URL="+storetest.Redis(t).URL())
+	p.must(404, nil, "GET", "/v1/webpush/web.example/key", nil)
 }
 
 // Without any configuration: embedded Redis, SQLite and the log sender.
