@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"fanfare/api"
 	"fanfare/docs/session"
@@ -179,10 +180,48 @@ func TestU7_APageOfAnotherOrigin(t *testing.T) {
 	storetest.Eventually(t, soon, "the stream to be opened again with a new ticket", func() bool { return b.streams() > before })
 	say("three")
 	b.shows(t, "#messages li", "alice: hello", "bob: hi there", "alice: one", "alice: two", "alice: three")
+	storetest.Eventually(t, soon, "what was shown to be acknowledged", func() bool {
+		return strings.Contains(w.do(get("/v1/users/bob/chats").with(admin)).body, `"unread":0`)
+	})
+	b.open(t, site.URL+"/", "#state") // the history, of which this server keeps four messages, is there after a reload
+	b.shows(t, "#messages li", "bob: hi there", "alice: one", "alice: two", "alice: three")
+	say("four")
+	b.shows(t, "#messages li", "bob: hi there", "alice: one", "alice: two", "alice: three", "alice: four")
 	for _, complaint := range b.complaints() {
 		if strings.HasPrefix(complaint, "exception") || strings.Contains(complaint, "CORS") {
 			t.Error(complaint)
 		}
+	}
+}
+
+// Without its backend the page says what it needs, and asks less and less often.
+func TestTheExamplePageWithoutItsBackend(t *testing.T) {
+	t.Parallel()
+	storetest.SkipShort(t, "a browser")
+	mustChromium(t)
+	var asked atomic.Int32
+	files := http.FileServer(http.Dir(storetest.Root(t) + "/docs"))
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/session" {
+			asked.Add(1)
+		}
+		files.ServeHTTP(w, r)
+	}))
+	t.Cleanup(site.Close)
+	b := mustBrowser(t, site.URL)
+	b.narrow(t, 400)
+	began := time.Now()
+	b.open(t, site.URL+"/user-access.html", "#state")
+	b.shows(t, "#state", "away")
+	if why := b.text(t, "#why"); !strings.Contains(why, "needs its backend") || !strings.Contains(why, "?fanfare=") {
+		t.Errorf("the page says %q", why)
+	}
+	storetest.Eventually(t, soon, "it to ask again and again", func() bool { return asked.Load() >= 8 }) // of two streams, 2, 4, 6, 8
+	if took := time.Since(began); took < 1500*time.Millisecond {
+		t.Errorf("it asked 8 times within %v", took) // 250 + 500 + 1,000 ms at least
+	}
+	if width := b.on(t, "body", "String(document.documentElement.scrollWidth)"); width != "400" {
+		t.Errorf("the page is %s wide", width)
 	}
 }
 
