@@ -100,3 +100,23 @@ func (v *visit) revoke() error {
 	redirect(v.w, "../../keys?done=revoked")
 	return nil
 }
+
+// opens says what each scope opens.
+var opens = map[api.Scope]string{
+	api.ScopePush:       "events, devices, preferences, topics",
+	api.ScopePushAll:    "with push also events to all users",
+	api.ScopeContacts:   "contacts, uploads, recent contacts",
+	api.ScopeChat:       "chats and messages of all users",
+	api.ScopeSales:      "sales, stock, orders",
+	api.ScopeSalesBuy:   "reserve, confirm and release units",
+	api.ScopeLocks:      "locks",
+	api.ScopeJobs:       "enqueue, read and cancel jobs; queues and schedules",
+	api.ScopeJobsWork:   "claim jobs and report results",
+	api.ScopeValues:     "values and counters",
+	api.ScopeValuesRead: "read values and counters",
+	api.ScopeTokens:     "user tokens: acts as any user",
+	api.ScopeUsersErase: "erase users",
+	api.ScopeOpsRead:    "this console and the figures, to look at",
+	api.ScopeOps:        "also retry, delete, probe, cancel and pause",
+	api.ScopeAdmin:      "everything",
+}

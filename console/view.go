@@ -189,7 +189,7 @@ func (v *visit) askLogin(p *problem, to string) {
 // functions are what templates can call.
 func functions() template.FuncMap {
 	return template.FuncMap{
-		"number": number, "ms": milliseconds, "over": over, "about": func(ms *float64) string { return about(*ms) },
+		"number": number, "ms": milliseconds, "over": over, "opens": func(s api.Scope) string { return opens[s] }, "about": func(ms *float64) string { return about(*ms) },
 		"stamp": func(t api.Time) string { return t.UTC().Format("2006-01-02 15:04:05") },
 		"iso":   func(t api.Time) string { return t.UTC().Format(time.RFC3339) },
 		"ago":   func(t api.Time) string { return lasting(max(0, time.Since(t.Time))) },

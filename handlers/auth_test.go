@@ -41,7 +41,7 @@ func TestKeys(t *testing.T) {
 				}
 				return
 			}
-			a := w.do(c).wants(t, 401, problem(api.CodeUnauthorized, "send your API key as Authorization: Bearer <api key>"))
+			a := w.do(c).wants(t, 401, problem(api.CodeUnauthorized, "send your API key as Authorization: Bearer <api key>; fanfare keys create makes one"))
 			if got := a.header.Get("WWW-Authenticate"); got != `Bearer realm="fanfare"` {
 				t.Errorf("WWW-Authenticate: %s", got)
 			}
@@ -188,7 +188,7 @@ func TestNeverOpenAgain(t *testing.T) {
 	w.get("/v1/event-types").wants(t, 200, `{"items":[]}`)
 	_, key, err := w.keys.Create(t.Context(), "first", []api.Scope{api.ScopePush}, nil)
 	storetest.Must(t, err)
-	unauthorized := problem(api.CodeUnauthorized, "send your API key as Authorization: Bearer <api key>")
+	unauthorized := problem(api.CodeUnauthorized, "send your API key as Authorization: Bearer <api key>; fanfare keys create makes one")
 	w.get("/v1/event-types").wants(t, 401, unauthorized)
 	storetest.Must(t, w.keys.Revoke(t.Context(), key.ID))
 	w.get("/v1/event-types").wants(t, 401, unauthorized)

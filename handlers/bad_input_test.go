@@ -244,7 +244,7 @@ func TestBadQueries(t *testing.T) {
 func TestBadPaths(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	nothing := problem(api.CodeNotFound, "there is nothing at this path")
+	nothing := problem(api.CodeNotFound, "there is nothing at this path; /openapi.json has all paths")
 	run(t, w, []bad{
 		{"an unknown path", get("/v1/nothing"), 404, nothing},
 		{"another version", post("/v2/events", `{}`), 404, nothing},

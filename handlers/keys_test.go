@@ -140,7 +140,7 @@ func TestN19_TheFirstKey(t *testing.T) {
 	if a.status != 201 {
 		t.Fatal(a.body)
 	}
-	w.get("/v1/keys").wants(t, 401, problem(api.CodeUnauthorized, "send your API key as Authorization: Bearer <api key>"))
+	w.get("/v1/keys").wants(t, 401, problem(api.CodeUnauthorized, "send your API key as Authorization: Bearer <api key>; fanfare keys create makes one"))
 	w.do(get("/v1/keys").with(bearer)).wants(t, 200, `{"items":[{"id":"`+a.member(t, "id")+`","name":"first","scopes":["admin"],"created_at":"*"}]}`)
 }
 

@@ -242,7 +242,7 @@ func TestDocs(t *testing.T) {
 		if a := w.do(call{method: "GET", path: path}.with("Accept: text/html,*/*;q=0.8")); a.status != 404 || !strings.Contains(a.body, "<h1>There is no such page</h1>") {
 			t.Errorf("%s: %d %s", path, a.status, a.body)
 		}
-		w.get(path).wants(t, 404, problem(api.CodeNotFound, "there is nothing at this path"))
+		w.get(path).wants(t, 404, problem(api.CodeNotFound, "there is nothing at this path; /openapi.json has all paths"))
 	}
 }
 

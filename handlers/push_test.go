@@ -183,7 +183,7 @@ func TestEventsBringWhatIsPrinted(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	w.put("/v1/event-types/shared", `{"title":"{{.actor}}","body":"{{if .object}}{{.object}}{{end}}"}`)
-	said := "is printed by the event type's template"
+	said := "is missing, and the event type's template prints it"
 	w.post("/v1/events", `{"type":"shared","audience":{"users":["bob"]}}`).wants(t, 422, broken("actor", "required", said))
 	w.post("/v1/events", `{"type":"shared","actor":"al","audience":{"users":["bob"]}}`).wants(t, 202, `{"id":"*"}`)
 	w.post("/v1/events/batch", `{"events":[{"type":"shared","actor":"al","audience":{"users":["bob"]}},{"type":"shared","audience":{"users":["bob"]}}]}`).

@@ -472,7 +472,7 @@ func TestU3_TicketsOpenOneStream(t *testing.T) {
 		w.get("/v1/users/alice/messages/stream?ticket="+w.mustTicket("bob", bob)).wants(t, 403, problem(api.CodeForbidden, "*"))
 	})
 	t.Run("nothing but streams and long polls", func(t *testing.T) {
-		missing := problem(api.CodeUnauthorized, "send your API key as Authorization: Bearer <api key>")
+		missing := problem(api.CodeUnauthorized, "send your API key as Authorization: Bearer <api key>; fanfare keys create makes one")
 		w.get("/v1/users/bob/chats?ticket="+w.mustTicket("bob", bob)).wants(t, 401, missing)
 		w.do(call{method: "DELETE", path: "/v1/chats/team/members/bob?ticket=" + w.mustTicket("bob", bob)}).wants(t, 401, missing)
 		if status := w.headOf(call{method: "HEAD", path: "/v1/users/bob/messages/stream?ticket=" + w.mustTicket("bob", bob)}); status != 401 {

@@ -20,7 +20,7 @@ func TestE2_EraseAUser(t *testing.T) {
 		erase := func(user string, header string) answer {
 			return w.do(call{method: "DELETE", path: "/v1/users/" + user, headers: []string{header}})
 		}
-		first := erase("alice", key).wants(t, 202, `{"id":"*","action":"users.erase","state":"running","removed":{},"kept":{}}`)
+		first := erase("alice", key).wants(t, 202, `{"id":"*","action":"users.erase","state":"running","begun_at":"*","removed":{},"kept":{}}`)
 		id := first.member(t, "id")
 		wantHeader(t, first, "Location", "/v1/operations/"+id)
 		if again := erase("alice", key); again.body != first.body {
@@ -69,7 +69,7 @@ func TestE3_TokensAndStreamsOfAnErasedUser(t *testing.T) {
 		}()
 	}
 	bob := w.mustToken("bob")
-	w.do(call{method: "DELETE", path: "/v1/users/alice"}.with(admin)).wants(t, 202, `{"id":"*","action":"users.erase","state":"running","removed":{},"kept":{}}`)
+	w.do(call{method: "DELETE", path: "/v1/users/alice"}.with(admin)).wants(t, 202, `{"id":"*","action":"users.erase","state":"running","begun_at":"*","removed":{},"kept":{}}`)
 	w.do(get("/v1/users/alice/chats").with(old)).wants(t, 401, problem(api.CodeUnauthorized, "the user token is not valid"))
 	w.do(get("/v1/users/alice/messages/pending?wait_ms=1&ticket="+ticket)).wants(t, 401, problem(api.CodeUnauthorized, "*"))
 	fresh := w.mustToken("alice")

@@ -159,7 +159,7 @@ func (s *Server) identifyActing(info *requestInfo, need api.Scope) error {
 }
 
 func keyNeeded() error {
-	return api.Errorf(api.CodeUnauthorized, "send your API key as Authorization: Bearer <api key>")
+	return api.Errorf(api.CodeUnauthorized, "send your API key as Authorization: Bearer <api key>; fanfare keys create makes one")
 }
 
 // StillAllowed is for calls that take long. It returns unauthorized if the key or user token of the

@@ -146,7 +146,7 @@ func (rt *Route) forPages() bool { return rt.User != "" || rt.Pages }
 
 // NotFound answers for paths that have no route.
 func NotFound(w http.ResponseWriter, r *http.Request) {
-	fail(w, r, api.Errorf(api.CodeNotFound, "there is nothing at this path"))
+	fail(w, r, api.Errorf(api.CodeNotFound, "there is nothing at this path; /openapi.json has all paths"))
 }
 
 // mount wraps a route's endpoint in the checks that the endpoint and its scope require.

@@ -15,7 +15,7 @@ import (
 var details = map[api.Code]string{
 	api.CodeInvalidJSON:       "titel is not a field of this call",
 	api.CodeInvalidRequest:    "Idempotency-Key must be 1 to 255 printable bytes",
-	api.CodeUnauthorized:      "send your API key as Authorization: Bearer <api key>",
+	api.CodeUnauthorized:      "send your API key as Authorization: Bearer <api key>; fanfare keys create makes one",
 	api.CodeForbidden:         "this API key lacks the scope push",
 	api.CodeNotAMember:        "alice is not a member of this chat",
 	api.CodeNotFound:          "there is nothing of this id",

@@ -140,7 +140,7 @@ func renderNode(b *strings.Builder, n parse.Node, e *api.EventRequest) error {
 		value, ok := lookup(n.Pipe, e)
 		if !ok {
 			name := strings.Join(n.Pipe.Cmds[0].Args[0].(*parse.FieldNode).Ident, ".")
-			return api.Invalid(name, "required", "is printed by the event type's template")
+			return api.Invalid(name, "required", "is missing, and the event type's template prints it")
 		}
 		b.WriteString(value)
 	case *parse.IfNode:
