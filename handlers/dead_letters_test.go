@@ -214,7 +214,7 @@ func TestN15_ManyDeadLetters(t *testing.T) {
 			storetest.Eventually(t, time.Minute, "the operation is done", func() bool {
 				return w.do(get("/v1/operations/"+id).with(reader)).member(t, "state") == "done"
 			})
-			w.do(get("/v1/operations/"+id).with(reader)).wants(t, 200, fmt.Sprintf(`{"id":%q,"action":%q,"state":"done","matched":%d,"left":0}`, id, action, matched))
+			w.do(get("/v1/operations/"+id).with(reader)).wants(t, 200, fmt.Sprintf(`{"id":%q,"action":%q,"state":"done","begun_at":"*","matched":%d,"left":0}`, id, action, matched))
 			other := "Authorization: Bearer " + w.mustKey(api.ScopePush)
 			w.do(get("/v1/operations/"+id).with(other)).wants(t, 403, problem(api.CodeForbidden, "this API key lacks the scope ops", `"scope":"ops"`))
 		}
