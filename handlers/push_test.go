@@ -217,7 +217,7 @@ func TestEvents(t *testing.T) {
 			with := func(member string) string { return strings.Replace(anEvent, "{", `{`+member+`,`, 1) }
 			at := stamp(time.Hour)
 			id := w.post("/v1/events", with(at)).wants(t, 202, `{"id":"*"}`).member(t, "id")
-			w.get("/v1/events/"+id).wants(t, 200, `{"id":"`+id+`","type":"photo.shared","state":"scheduled",`+at+`,"recipients":0,"notifications":0,
+			w.get("/v1/events/"+id).wants(t, 200, `{"id":"`+id+`","type":"photo.shared","state":"scheduled","accepted_at":"*",`+at+`,"recipients":0,"notifications":0,
 				"delivered":0,"failed":0,"expired":0,"cancelled":0,"retrying":0,"suppressed":{"is_actor":0,"opted_out":0,"muted":0,"no_device":0,"live":0}}`)
 			broken := problem(api.CodeValidation, "*", `"errors":[{"field":"send_at","rule":"max","message":"*"}]`)
 			w.post("/v1/events", with(stamp(8*24*time.Hour))).wants(t, 422, broken)

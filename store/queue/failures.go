@@ -12,7 +12,7 @@ import (
 )
 
 // maxFailures is how many failures of a group a shard keeps (part_group.lua).
-const maxFailures = 1000
+const maxFailures = 200
 
 // letterMark begins a failure that is a dead letter, followed by the letter's own id (part_end.lua).
 const letterMark = "L"

@@ -30,10 +30,10 @@ local function count_reason(g, label, reason, n)
   if label == 'failed' then count(g, 'failed!' .. string.gsub(string.sub(reason, 1, 40), '[^%w_]', '_'), n) end
 end
 
--- fail keeps what failed of a job or of its group, as one of the first 1,000; save_groups gives them their lifetime.
+-- fail keeps what failed of a job or of its group, as one of the first 200; save_groups gives them their lifetime.
 local function fail(e, text)
   local key = P .. 'failed:' .. (e.g == '' and e.i or e.g)
-  failed[key] = redis.call('LLEN', key) >= 1000 or redis.call('RPUSH', key, text)
+  failed[key] = redis.call('LLEN', key) >= 200 or redis.call('RPUSH', key, text)
 end
 
 local function save_groups(ttl)
