@@ -233,7 +233,8 @@ func foreignVariable(name string) bool {
 			return true
 		}
 	}
-	return name == "FANFARE_PORT"
+	// The latter two are how the documents and the clients call a server: they may be exported in the same shell.
+	return name == "FANFARE_PORT" || name == "FANFARE_URL" || name == "FANFARE_KEY"
 }
 
 // nearest suggests the known name that is closest to an unknown one.

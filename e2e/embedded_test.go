@@ -230,7 +230,9 @@ func TestEmbeddedKeepsItsData(t *testing.T) {
 // that was written by kill -9 of the server, which is started again while fanfare answers.
 func TestEmbeddedServerSurvivesKills(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	dir, err := os.MkdirTemp("", "ff-") // short enough for the socket to be beside the data, as the document has it
+	storetest.Must(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	p := mustServe(t, dir, "FANFARE_EMBEDDED=redis")
 	w := mustTell(p)
 	first := mustServer(t, dir)

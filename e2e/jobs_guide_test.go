@@ -159,9 +159,22 @@ type guide struct {
 
 func mustReadGuide(t *testing.T, w guideWorker) *guide {
 	t.Helper()
-	found := regexp.MustCompile("(?s)\n```" + w.block + "\n(.*?)```").FindStringSubmatch(storetest.RepositoryFile(t, "docs/jobs.md"))
+	g := &guide{t: t, dir: t.TempDir()}
+	g.program, g.args = w.mustBuild(t, "docs/jobs.md", g.dir)
+	vars := quick("FANFARE_REDIS_URL="+storetest.Redis(t).URL(), "FANFARE_DATABASE_URL="+storetest.SQLite(t))
+	admin := mustCreateKey(t, g.dir, "admin", vars...)
+	g.key = mustCreateKey(t, g.dir, "jobs:work", vars...)
+	g.server = mustServeMany(t, 1, vars...)[0]
+	g.server.key = admin
+	return g
+}
+
+// mustBuild makes the program of a document in a folder, and gives what starts it.
+func (w guideWorker) mustBuild(t *testing.T, document, dir string) (program string, args []string) {
+	t.Helper()
+	found := regexp.MustCompile("(?s)\n```" + w.block + "\n(.*?)```").FindStringSubmatch(storetest.RepositoryFile(t, document))
 	if found == nil {
-		t.Fatalf("docs/jobs.md has no program in %s", w.block)
+		t.Fatalf("%s has no program in %s", document, w.block)
 	}
 	text := found[1]
 	for i := 0; i < len(w.replace); i += 2 {
@@ -170,15 +183,8 @@ func mustReadGuide(t *testing.T, w guideWorker) *guide {
 		}
 		text = strings.Replace(text, w.replace[i], w.replace[i+1], 1)
 	}
-	g := &guide{t: t, dir: t.TempDir()}
-	storetest.Must(t, os.WriteFile(filepath.Join(g.dir, w.file), []byte(text), 0o600))
-	g.program, g.args = w.build(t, g.dir, w.file)
-	vars := quick("FANFARE_REDIS_URL="+storetest.Redis(t).URL(), "FANFARE_DATABASE_URL="+storetest.SQLite(t))
-	admin := mustCreateKey(t, g.dir, "admin", vars...)
-	g.key = mustCreateKey(t, g.dir, "jobs:work", vars...)
-	g.server = mustServeMany(t, 1, vars...)[0]
-	g.server.key = admin
-	return g
+	storetest.Must(t, os.WriteFile(filepath.Join(dir, w.file), []byte(text), 0o600))
+	return w.build(t, dir, w.file)
 }
 
 // start starts a worker.

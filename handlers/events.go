@@ -216,7 +216,7 @@ type listEventNotificationsRequest struct {
 //	@Description	Lists who did not get an event because a push service refused the notification, or because it was given up: user,
 //	@Description	device (the begin of its token), reason, time, how often it was sent, and its dead letter if it became one. A notification
 //	@Description	whose dead letter was retried or deleted is left out. The list goes through the shards one by one, and begins with the
-//	@Description	oldest of each. A page may have fewer than `limit`, or none, and still a `next`. Each shard keeps the first 1,000 of an
+//	@Description	oldest of each. A page may have fewer than `limit`, or none, and still a `next`. Each shard keeps the first 200 of an
 //	@Description	event: `complete` is false if it is known that some are missing. They are kept as long as the event's report at least.
 //	@Description	The key needs the scope `push` as well, because the answer names users.
 //	@Tags			operations

@@ -186,7 +186,7 @@ func TestValues(t *testing.T) {
 		"image: {repository: r.example/f, digest: " + digest + "}": {"/spec/template/spec/containers/fanfare/image": "r.example/f@" + digest},
 		"replicas: 5": {"/spec/replicas": 5.0},
 		"env: {FANFARE_TRUSTED_PROXIES: 10.0.0.0/8}": {"/spec/template/spec/containers/fanfare/env/FANFARE_TRUSTED_PROXIES/value": "10.0.0.0/8"},
-		"env: {FANFARE_SHARDS: 16}":                  {"/spec/template/spec/containers/fanfare/env/FANFARE_SHARDS/value": "16"},
+		"env: {FANFARE_CHAT_MAX_BYTES: '8388608'}":   {"/spec/template/spec/containers/fanfare/env/FANFARE_CHAT_MAX_BYTES/value": "8388608"},
 		"shutdownSeconds: 30":                        {"/spec/template/spec/terminationGracePeriodSeconds": 50.0, "/spec/template/spec/containers/fanfare/env/FANFARE_SHUTDOWN_TIMEOUT/value": "30s"},
 		"apns: {keyID: A, teamID: B}": {
 			"/spec/template/spec/containers/fanfare/env/FANFARE_APNS_KEY_ID/value":   "A",
@@ -228,18 +228,35 @@ func TestValues(t *testing.T) {
 	if _, named := leaves["/spec/template/spec/containers/fanfare/env/FANFARE_ADMIN_KEY_FILE/value"]; named {
 		t.Error("a file is named that the Secret does not have")
 	}
+	for path := range leaves {
+		if strings.Contains(path, "/volumes") || strings.Contains(path, "/volumeMounts") {
+			t.Errorf("without files there is %s", path)
+		}
+	}
+	all, _, err = render(t, "fanfare", "secret: {existing: a, noAdminKey: true}\nextraVolumes: [{name: apps, secret: {secretName: apps}}]\nextraVolumeMounts: [{name: apps, mountPath: /apps}]")
+	if err != nil {
+		t.Fatal(err)
+	}
+	clear(leaves)
+	flat("", all["Deployment"], leaves)
+	if leaves["/spec/template/spec/volumes/apps/secret/secretName"] != "apps" || leaves["/spec/template/spec/containers/fanfare/volumeMounts/apps/mountPath"] != "/apps" || leaves["/spec/template/spec/volumes/files/secret/secretName"] != nil {
+		t.Errorf("volumes of one's own: %v", leaves)
+	}
 }
 
 // What is wrong or missing is named.
 func TestWrongValuesAreNamed(t *testing.T) {
 	for values, want := range map[string]string{
-		"{}":                                             "secret.redisURL is needed",
-		"secret: {redisURL: 'redis://r'}":                "secret.databaseURL is needed",
-		"secret: {redisURL: 'http://r'}":                 "/secret/redisURL",
-		"secret: {existing: a}\nreplica: 3":              "replica",
-		"secret: {existing: a}\nreplicas: two":           "/replicas",
-		"secret: {existing: a}\nimage: {digest: latest}": "/image/digest",
-		"secret: {existing: a}\napns: {keyID: A}":        "apns.keyID and apns.teamID",
+		"{}":                              "secret.redisURL is needed",
+		"secret: {redisURL: 'redis://r'}": "secret.databaseURL is needed",
+		"secret: {redisURL: 'http://r'}":  "/secret/redisURL",
+		"secret: {existing: a}\nenv: {FANFARE_CHAT_MAX_BYTES: 8388608}":                                "/env/FANFARE_CHAT_MAX_BYTES",
+		"secret: {existing: a}\nenv: {FANFARE_REDIS_URL: 'redis://r'}":                                 "FANFARE_REDIS_URL",
+		"secret: {existing: a}\npodAnnotations: {prometheus.io/scrape: true}":                          "/podAnnotations",
+		"secret: {existing: a}\nreplica: 3":                                                            "replica",
+		"secret: {existing: a}\nreplicas: two":                                                         "/replicas",
+		"secret: {existing: a}\nimage: {digest: latest}":                                               "/image/digest",
+		"secret: {existing: a}\napns: {keyID: A}":                                                      "apns.keyID and apns.teamID",
 		"secret: {redisURL: 'redis://r', databaseURL: 'mysql://u:p@h/d'}\napns: {keyID: A, teamID: B}": "apns.key is needed",
 		"secret: {existing: a}\ningress: {enabled: true}":                                              "ingress.host is needed",
 	} {

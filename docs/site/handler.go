@@ -79,10 +79,14 @@ func redirect(w http.ResponseWriter, r *http.Request, to string) {
 	w.WriteHeader(http.StatusMovedPermanently)
 }
 
+// deepest is how many slashes the path of a page may have. A page for a deeper one would be long, because each of its
+// links leads back.
+const deepest = 8
+
 // notFound answers a browser with a page that says so. Its links lead back from whatever depth it is shown at.
 func (s *pages) notFound(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Vary", "Accept")
-	if !strings.Contains(r.Header.Get("Accept"), "text/html") {
+	if !strings.Contains(r.Header.Get("Accept"), "text/html") || strings.Count(r.URL.Path, "/") > deepest {
 		s.missing(w, r)
 		return
 	}

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -33,9 +34,9 @@ type snapshotHeader struct {
 // errForm says that another version wrote a snapshot.
 var errForm = errors.New("another version of fanfare wrote it, in another form")
 
-// Load brings what the snapshot has into Redis, in one transaction, if there is one. A snapshot that
-// cannot be read is kept under another name, and Redis stays as it is. So is one for a Redis that
-// has data already. Load is called before anything else uses Redis, and may be called again after an
+// Load brings what the snapshot has into Redis, if there is one. While it does, Redis has a mark, and
+// whoever finds the mark begins anew: an error or a crash leaves no half. A snapshot that cannot be read
+// is kept under another name, and Redis stays as it is. So is one for a Redis that has data already. Load is called before anything else uses Redis, and may be called again after an
 // error.
 func (db *DB) Load(ctx context.Context) error {
 	if db.o.Snapshot == "" || db.loaded {
@@ -49,23 +50,57 @@ func (db *DB) Load(ctx context.Context) error {
 	if err != nil {
 		return db.putAside(ctx, err.Error())
 	}
-	if size, err := db.client.DBSize(ctx).Result(); err != nil {
+	client := db.client.(*redis.Client).WithTimeout(loadTimeout)
+	if half, err := client.Exists(ctx, loadMark).Result(); err != nil {
+		return db.Err(err, Read)
+	} else if half > 0 {
+		if err := client.FlushAll(ctx).Err(); err != nil {
+			return db.Err(err, Write)
+		}
+	}
+	if size, err := client.DBSize(ctx).Result(); err != nil {
 		return db.Err(err, Read)
 	} else if size > 0 {
 		return db.putAside(ctx, "Redis has data already")
 	}
-	_, err = db.client.(*redis.Client).WithTimeout(loadTimeout).TxPipelined(ctx, func(pipe redis.Pipeliner) error {
-		for _, c := range commands {
-			pipe.Do(ctx, anySlice(c)...)
-		}
-		return nil
-	})
-	if err != nil {
+	if err := db.loadAll(ctx, client, commands); err != nil {
 		return fmt.Errorf("load %s: %w", db.o.Snapshot, db.Err(err, Write))
 	}
 	db.loaded = true
 	db.o.Logger.InfoContext(ctx, "the snapshot of Redis was read", "commands", len(commands), "age", time.Since(taken).Round(time.Millisecond))
 	return nil
+}
+
+// loadBatch is how many commands of a snapshot are sent before their answers are read. With many more, client and
+// server would wait for each other to read.
+const loadBatch = 500
+
+// loadAll runs the commands of a snapshot. At the end a server that writes to a disk has written them: the snapshot is
+// removed soon.
+func (db *DB) loadAll(ctx context.Context, client *redis.Client, commands [][]string) error {
+	if err := client.Set(ctx, loadMark, "1", 0).Err(); err != nil {
+		return err
+	}
+	for batch := range slices.Chunk(commands, loadBatch) {
+		_, err := client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+			for _, c := range batch {
+				pipe.Do(ctx, anySlice(c)...)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if db.embedded == nil { // the next command is answered once all is on the disk
+		if err := client.ConfigSet(ctx, "appendfsync", "always").Err(); err != nil {
+			return err
+		}
+	}
+	if err := client.Del(ctx, loadMark).Err(); err != nil || db.embedded != nil {
+		return err
+	}
+	return client.ConfigSet(ctx, "appendfsync", "everysec").Err()
 }
 
 func anySlice(words []string) []any {

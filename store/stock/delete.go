@@ -109,25 +109,26 @@ func (e *editor) refusedDelete(ctx context.Context, sale string, status int64) e
 
 // CancelDelete opens a sale again that is not deleted after all.
 func (e *editor) CancelDelete(ctx context.Context, d Deletion) error {
-	return e.remove(ctx, d.Sale, false, d.Name)
+	_, err := e.remove(ctx, d.Sale, false, d.Name)
+	return err
 }
 
 // FinishDelete removes what Redis has of a sale that is not on record any more, unless it comes from
 // another load. ChangesChannel gets Deleted.
 func (e *editor) FinishDelete(ctx context.Context, sale, loading string) error {
 	defer e.known.Delete(sale)
-	return e.leaveAfter(ctx, sale, func() (bool, error) { return true, e.remove(ctx, sale, true, loading) })
+	return e.leaveAfter(ctx, sale, func() (bool, error) { return e.remove(ctx, sale, true, loading) })
 }
 
 // remove removes the partitions of a sale, or opens them again. The first one goes last: as long as
-// it is there, the others are found.
-func (e *editor) remove(ctx context.Context, sale string, remove bool, from string) error {
+// it is there, the others are found. It reports whether the first one is gone.
+func (e *editor) remove(ctx context.Context, sale string, remove bool, from string) (gone bool, err error) {
 	parts, err := e.partitionsOf(ctx, sale)
 	if errors.Is(err, ErrAbsent) {
-		return nil
+		return true, nil
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	cmds := make([]redis.Cmder, len(parts))
 	for i, p := range parts {
@@ -138,9 +139,18 @@ func (e *editor) remove(ctx context.Context, sale string, remove bool, from stri
 		cmds[i] = e.scripts.remove.Cmd(ctx, p.all(), flag(remove), from, channel)
 	}
 	if err := e.db.Do(ctx, redisdb.Write, cmds[1:]...); err != nil {
-		return err
+		return false, err
 	}
-	return e.db.Do(ctx, redisdb.Write, cmds[0])
+	if err := e.db.Do(ctx, redisdb.Write, cmds[0]); err != nil {
+		return false, err
+	}
+	return e.absent(ctx, parts[0])
+}
+
+// absent reports whether a partition has no keys.
+func (b *base) absent(ctx context.Context, p *partition) (bool, error) {
+	n, err := redisdb.Value(ctx, b.db, redisdb.Read, redis.NewIntCmd(ctx, "exists", p.settings))
+	return n == 0, err
 }
 
 // Deleted is what ChangesChannel gets in place of a version when a sale was deleted.

@@ -155,7 +155,7 @@ func (sw *sweeper) reportSwept(ctx context.Context, f finding) {
 // partition is stale, and a sale without any keys leaves the registry.
 func (sw *sweeper) maintainAbsent(ctx context.Context, p *partition) error {
 	if p.index == 0 {
-		return sw.unregister(ctx, p.sale)
+		return sw.leaveAfter(ctx, p.sale, func() (bool, error) { return sw.absent(ctx, p) })
 	}
 	parts, err := sw.partitionsOf(ctx, p.sale)
 	if errors.Is(err, ErrAbsent) {

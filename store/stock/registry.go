@@ -113,13 +113,6 @@ func (b *base) leaveAfter(ctx context.Context, sale string, remove func() (gone 
 	return b.db.Do(ctx, redisdb.Write, b.scripts.leave.Cmd(ctx, []string{saleRegistry}, sale, entry))
 }
 
-// unregister lets sweepers forget a sale.
-func (b *base) unregister(ctx context.Context, sale string) error {
-	b.known.Delete(sale)
-	cmd := redis.NewIntCmd(ctx, "hdel", saleRegistry, sale)
-	return b.db.Do(ctx, redisdb.Write, cmd)
-}
-
 const (
 	// registryPage is how many sales one command reads.
 	registryPage = 1000

@@ -36,3 +36,8 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- if or .keyID .teamID .key }}{{ if not (and .keyID .teamID) }}{{ fail "apns.keyID and apns.teamID are needed together" }}{{ end }}yes{{ end -}}
 {{- end -}}
 {{- end }}
+
+{{/* Kubernetes mounts a whole Secret if no entry is named, so without files there is no volume. */}}
+{{- define "fanfare.files" -}}
+{{ include "fanfare.adminKey" . }}{{ include "fanfare.apns" . }}
+{{- end }}

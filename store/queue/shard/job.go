@@ -122,7 +122,7 @@ type Result struct {
 	// together under the name of their group, or without a group each under its own, for Notes.
 	Note string
 	// Failures says, after Done, which work of the job failed, for Failures of the queue: lines of JSON objects. They
-	// are kept with the group, or without one under the job's id. A shard keeps the first 1,000 of a group.
+	// are kept with the group, or without one under the job's id. A shard keeps the first 200 of a group.
 	Failures string
 	// Reason and Err tell people why (Dead, Retry, Defer).
 	Reason string
