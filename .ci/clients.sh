@@ -6,6 +6,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 exec </dev/null
 
+clients/go/test.sh
+
 if ! command -v npm >/dev/null; then
 	echo "== clients: skipped, since npm is not installed (https://nodejs.org)"
 	exit 0

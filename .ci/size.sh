@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 # The folders that are not part of the server.
-aside='bench store/storetest store/queue/queuetest delivery/apns/apnstest delivery/exchange/exchangetest delivery/fcm/fcmtest delivery/webpush/webpushtest openapi/gen openapi/clients docs/session'
+aside='bench store/storetest store/queue/queuetest delivery/apns/apnstest delivery/exchange/exchangetest delivery/fcm/fcmtest delivery/webpush/webpushtest openapi/gen openapi/clients clients/go docs/session'
 
 # count reads names of files and prints how many files and lines of code there are. $1 is
 # what begins a comment.

@@ -33,6 +33,7 @@ func menu() []group {
 			{"docs/user-access.md", "how apps and pages call fanfare themselves: user tokens, tickets, streams, origins"},
 			{"docs/jobs.md", "queues of jobs: workers in Python, TypeScript and Go, leases, retries, conflict keys, schedules"},
 			{"docs/locks.md", "locks with leases, counted attempts and fences, and a worker that uses one"},
+			{"docs/go-client.md", "the client in Go: calls that repeat safely, streams that go on, workers"},
 			{"docs/values.md", "values that are compared and set and waited for; counters with bounds"},
 		}},
 		{Name: "Operating", docs: []document{

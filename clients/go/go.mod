@@ -1,0 +1,3 @@
+module fanfare/clients/go
+
+go 1.26.0
