@@ -132,7 +132,7 @@ func TestEveryMethod(t *testing.T) {
 	must(t, c.RevokeUserTokens(ctx, "bob"))
 }
 
-// Answers are lost, each first one: every call has one effect, because its repeat has the same key.
+// Answers are lost, the first three of each call: every call has one effect, because its repeat has the same key.
 func TestLostAnswers(t *testing.T) {
 	t.Parallel()
 	s, ctx := setup(t), within(t, time.Minute)
@@ -143,8 +143,8 @@ func TestLostAnswers(t *testing.T) {
 	must(t, err)
 	var seen sync.Map
 	s.losing(func(r *http.Request, _ int) bool {
-		_, again := seen.LoadOrStore(r.Header.Get("Idempotency-Key"), true)
-		return r.Method == http.MethodPost && !again
+		n, _ := seen.LoadOrStore(r.Header.Get("Idempotency-Key"), new(atomic.Int64))
+		return r.Method == http.MethodPost && n.(*atomic.Int64).Add(1) <= 3 // net/http repeats some by itself
 	})
 	for i := range 20 {
 		sent, err := c.PostMessage(ctx, chat.ID, fanfare.NewMessage{Sender: "alice", Text: "x"})
