@@ -107,5 +107,5 @@ openapi: ## generate the OpenAPI document anew
 chart: ## render the chart for Helm, and compare it with the base for kustomize
 	cd deploy/charttest && go vet ./... && go test -count=1 ./...
 
-clients: ## check the OpenAPI document, and try clients that are made of it (needs npm)
+clients: ## check the OpenAPI document, try clients that are made of it, and test those in clients (needs npm)
 	./.ci/clients.sh

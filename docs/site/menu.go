@@ -36,6 +36,9 @@ func menu() []group {
 			{"docs/go-client.md", "the client in Go: calls that repeat safely, streams that go on, workers"},
 			{"docs/values.md", "values that are compared and set and waited for; counters with bounds"},
 		}},
+		{Name: "Clients", docs: []document{
+			{"clients/typescript/README.md", "a client in TypeScript for Node and browsers: calls, streams, workers, Web Push"},
+		}},
 		{Name: "Operating", docs: []document{
 			{"docs/configuration.md", "every environment variable; real Redis and MySQL, several processes, credentials of APNs"},
 			{"docs/operations.md", "deploying, updating, moving in, keys, FCM and Web Push, backups"},
