@@ -8,6 +8,7 @@ exec </dev/null
 
 clients/go/test.sh
 for language in typescript; do "clients/$language/test.sh"; done
+for language in typescript python; do "clients/$language/test.sh"; done
 
 if ! command -v npm >/dev/null; then
 	echo "== clients: skipped, since npm is not installed (https://nodejs.org)"

@@ -38,6 +38,7 @@ func menu() []group {
 		}},
 		{Name: "Clients", docs: []document{
 			{"clients/typescript/README.md", "a client in TypeScript for Node and browsers: calls, streams, workers, Web Push"},
+			{"clients/python/README.md", "a client in Python, of the standard library alone: calls, streams, workers"},
 		}},
 		{Name: "Operating", docs: []document{
 			{"docs/configuration.md", "every environment variable; real Redis and MySQL, several processes, credentials of APNs"},
