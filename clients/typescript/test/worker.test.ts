@@ -119,12 +119,12 @@ test("a worker whose answers are lost gets each job once, and need not wait for 
   let n = 0;
   proxy.loses = () => n++ % 2 === 0;
   const seen: string[] = [];
-  const { worker, run } = running(t, new Client(proxy.url), (job) => { seen.push(job.id); }, { concurrency: 4 });
+  const { worker, run } = running(t, new Client(proxy.url), (job) => { seen.push(`${job.id} ${job.attempt}`); }, { concurrency: 4 });
   await until(async () => (await Promise.all(items.map(({ id }) => state(client, id)))).every((s) => s === "done"));
   proxy.loses = () => false;
   worker.stop();
   await run;
-  assert.deepEqual(seen.sort(), items.map(({ id }) => id).sort());
+  assert.deepEqual(seen.sort(), items.map(({ id }) => `${id} 1`).sort()); // no lease had to end
 });
 
 test("a worker that is refused ends with the Problem", async (t) => {
