@@ -99,7 +99,7 @@ func traced(all map[string]func(context.Context, *queue.Claimed) queue.Result) m
 		all[name] = func(ctx context.Context, c *queue.Claimed) queue.Result {
 			s := trace.Step{Name: "job " + name, Kind: oteltrace.SpanKindConsumer, Began: time.Now(), Attributes: []attribute.KeyValue{attribute.Int("fanfare.attempt", c.Failures+1)}}
 			r := run(ctx, c)
-			if s.Ended = time.Now(); r.Outcome != queue.Done && r.Outcome != queue.Continue {
+			if s.Ended = time.Now(); r.Outcome == queue.Retry || r.Outcome == queue.Dead {
 				s.Failed = r.Reason
 			}
 			trace.RecordRoot(s)

@@ -27,8 +27,11 @@ type Failed struct {
 // maxFailedReason is the longest reason that is kept of a notification that failed, in bytes.
 const maxFailedReason = 100
 
-// Line is the notification in the form of queue.Result.Failures.
+// Line is the notification in the form of queue.Result.Failures. Of an erased user's device it says nothing.
 func (f Failed) Line() string {
+	if f.User == api.ErasedUser {
+		f.Token = ""
+	}
 	f.Reason = strings.ToValidUTF8(f.Reason[:min(len(f.Reason), maxFailedReason)], "")
 	b, _ := json.Marshal(f) // texts and numbers always marshal
 	return string(b) + "\n"

@@ -84,3 +84,16 @@ func BenchmarkJob(b *testing.B) {
 		}
 	})
 }
+
+// N21: a failure of an erased user's device has nothing of its token.
+func TestN21_AnErasedUsersFailureHasNoToken(t *testing.T) {
+	t.Parallel()
+	for user, token := range map[string]string{"bob": "abcdef01", api.ErasedUser: ""} {
+		var line struct {
+			Token string `json:"t"`
+		}
+		if err := json.Unmarshal([]byte(Failed{User: user, Token: "abcdef01"}.Line()), &line); err != nil || line.Token != token {
+			t.Errorf("%s: %q, %v", user, line.Token, err)
+		}
+	}
+}
