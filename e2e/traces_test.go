@@ -116,13 +116,13 @@ func TestT1_ATraceFollowsAnEvent(t *testing.T) {
 	mustServe(t, t.TempDir(), append(slices.Clone(vars), "FANFARE_ROLES=targeting,delivery")...)
 	front.mustRegister(2)
 	apns.Script(deviceToken(1), apnstest.Fail(500, "InternalServerError"), apnstest.Answer{})
-	trace := func(n int, sampled string) string {
+	trace := func(n int, user, sampled string) string {
 		id := fmt.Sprintf("%032x", 0xabcdef0000+n)
 		var a api.EventAccepted
-		front.must(202, &a, "POST", "/v1/events", greeting("user-1"), "Traceparent", "00-"+id+"-00f067aa0ba902b7-"+sampled)
+		front.must(202, &a, "POST", "/v1/events", greeting(user), "Traceparent", "00-"+id+"-00f067aa0ba902b7-"+sampled)
 		return id
 	}
-	id, unsampled := trace(1, "01"), trace(2, "00")
+	id, unsampled := trace(1, "user-1", "01"), trace(2, "user-0", "00") // the other one must not get the script's answers
 	const call = "POST /v1/events"
 	storetest.Eventually(t, time.Minute, "the trace is whole", func() bool {
 		of := collected.of(id)
