@@ -155,7 +155,7 @@ func allowed(from, to string) bool {
 		return from == "app" || from == "openapi/gen" // the documents are handed to handlers, which they are made from
 	case to == "docs/site":
 		return from == "app"
-	case to == "docs/asset": // what is served as it is in the program
+	case to == "docs/asset": // it serves files that are part of the program
 		return from == "openapi" || from == "docs/site"
 	case from == to:
 		return true

@@ -27,7 +27,7 @@ const tracesFlush = 2 * time.Second
 
 // startTraces sends spans to the collector of FANFARE_TRACES_URL, in the background: a collector that is away or slow
 // holds up nothing, and what does not fit into its queue is dropped. It does nothing without the variable. stop sends
-// what is left.
+// the spans that are still in the queue.
 func startTraces(ctx context.Context, c *config, log *slog.Logger) (stop func(), err error) {
 	if c.TracesURL == "" {
 		return func() {}, nil

@@ -31,9 +31,9 @@ type call struct {
 	answer       any
 }
 
-// Call makes a call of the contract. The body is sent as JSON, and nil is none. The answer is decoded into a pointer, and
-// nil drops it. It repeats what may be repeated (see the package's comment), until ctx ends at the latest. Its error is
-// a *CallError, unless the body cannot be written as JSON.
+// Call makes a call of the contract. It sends body as JSON; with a nil body it sends none. It decodes the answer into the
+// pointer answer; with a nil answer it drops it. Calls that are safe to repeat are repeated (see the package's comment) until
+// ctx ends. The error is a *CallError, unless the body cannot be written as JSON.
 func (c *Client) Call(ctx context.Context, method, path string, body, answer any, settings ...Setting) error {
 	k := &call{method: method, path: path, answer: answer, header: http.Header{}, timeout: c.o.Timeout, attempts: c.o.Attempts}
 	if body != nil {
@@ -108,7 +108,7 @@ type notSent struct{ error }
 
 func (n *notSent) Unwrap() error { return n.error }
 
-// badAnswer is the error of an answer that is complete and not what was expected.
+// badAnswer is the error of a complete answer that is not of the expected form.
 type badAnswer struct{ error }
 
 func (b *badAnswer) Unwrap() error { return b.error }

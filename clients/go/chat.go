@@ -81,7 +81,8 @@ func (c *Client) CreateChat(ctx context.Context, n NewChat, s ...Setting) (made 
 	return made, err
 }
 
-// JoinChat makes a user a member, who reads what comes from now on; no harm if the user is one.
+// JoinChat makes a user a member of the chat. The user reads the messages that come from now on. A user who is a member
+// already stays one, at the same position.
 func (c *Client) JoinChat(ctx context.Context, chat, user string, s ...Setting) error {
 	return c.join(ctx, chat, user, "now", s)
 }

@@ -6,14 +6,10 @@ import (
 	"time"
 
 	"fanfare/api"
-	"fanfare/api/trace"
 	"fanfare/delivery"
 	"fanfare/store/devices"
 	"fanfare/store/events"
 	"fanfare/store/queue"
-
-	"go.opentelemetry.io/otel/attribute"
-	oteltrace "go.opentelemetry.io/otel/trace"
 )
 
 // maxMissed bounds the names of missed users that an event carries along, in bytes; a
@@ -309,20 +305,7 @@ func (t *Targeting) choose(p *page) {
 	if !p.goesOn() {
 		p.found = nil // the whole page goes later, rather than half of it twice
 	}
-	if p.job.Trace != "" {
-		p.trace()
-	}
-}
-
-// trace records who was chosen, below the call that brought the event.
-func (p *page) trace() {
-	s := trace.Step{Name: "target", Kind: oteltrace.SpanKindConsumer, Began: p.opened, Ended: time.Now(), Attributes: []attribute.KeyValue{
-		attribute.String("fanfare.event", p.event()), attribute.String("fanfare.event_type", p.job.Type), attribute.Bool("fanfare.part", p.part()),
-		attribute.Int("fanfare.users", len(p.users)), attribute.Int("fanfare.devices", len(p.found)), attribute.Int("fanfare.missed", len(p.missed))}}
-	if p.err != nil {
-		s.Failed = "users were missed"
-	}
-	trace.Record(p.job.Trace, s)
+	p.trace()
 }
 
 // leaveOne leaves of a user's settings the one device that the event is for, if it is for one device.
