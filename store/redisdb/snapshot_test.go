@@ -271,6 +271,37 @@ func TestSnapshotThatCannotBeUsed(t *testing.T) {
 	}
 }
 
+// A snapshot of more commands than fit into the buffers of a connection is read, and a start that was killed in the middle of
+// it leaves no half.
+func TestSnapshotOfManyCommands(t *testing.T) {
+	t.Parallel()
+	const n = 400_000 // each is answered with its id
+	file, log := filepath.Join(t.TempDir(), "snapshot"), &storetest.Lines{}
+	var text bytes.Buffer
+	packed := gzip.NewWriter(&text)
+	enc := gob.NewEncoder(packed)
+	storetest.Must(t, enc.Encode(struct {
+		Form  int
+		Taken time.Time
+	}{1, time.Now()}))
+	for i := range n {
+		storetest.Must(t, enc.Encode([]string{"XADD", "numbers", fmt.Sprint("1700000000000-", i+1), "f", "v"}))
+	}
+	storetest.Must(t, enc.Encode([]string{}))
+	storetest.Must(t, packed.Close())
+	storetest.Must(t, os.WriteFile(file, text.Bytes(), 0o600))
+	db, err := redisdb.Open(t.Context(), redisdb.Options{URL: "embedded", Timeout: 20 * time.Second, Snapshot: file, Logger: slog.New(slog.NewTextHandler(log, nil))})
+	storetest.Must(t, err)
+	storetest.Must(t, db.Client().MSet(t.Context(), "ff:loading", "1", "half", "v").Err())
+	storetest.Must(t, db.Load(t.Context()))
+	if keys, got := db.Client().Keys(t.Context(), "*").Val(), db.Client().XLen(t.Context(), "numbers").Val(); len(keys) != 1 || got != n {
+		t.Errorf("%d of %d values, and the keys %v; it said:\n%s", got, n, keys, log.String())
+	}
+	storetest.Must(t, os.Remove(file)) // nothing is to be written that takes as long again
+	storetest.Must(t, db.Client().FlushAll(t.Context()).Err())
+	storetest.Must(t, db.Close())
+}
+
 // A Redis that has data keeps it, and the snapshot is put aside.
 func TestSnapshotDoesNotReplaceData(t *testing.T) {
 	t.Parallel()
