@@ -43,7 +43,11 @@ func (a *app) openTrial(logs *logsender.Sender) (transport.Sender, error) {
 	push, _ := newWebPush(a.config, a.log).(*webpush.Sender)
 	senders := transport.Senders{api.PlatformAPNs: logs, api.PlatformFCM: logs, api.PlatformWebPush: &trialPush{push, logs}}
 	a.trialApps = apps
-	return senders, a.configure(senders)
+	if err := a.configure(senders); err != nil {
+		a.trialApps = "" // nobody is told that it sends
+		return nil, err
+	}
+	return senders, nil
 }
 
 // writeTrial writes an apps file with the app of trialTopic, and its private key, unless they are there.
@@ -55,16 +59,28 @@ func writeTrial(apps, key string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(key, private, 0o600); err != nil {
+	if err := writeWhole(key, private); err != nil {
 		return fmt.Errorf("write the key of Web Push: %w", err)
 	}
 	text, _ := json.MarshalIndent(map[string]any{"apps": []any{map[string]any{ // strings always marshal
 		"platform": api.PlatformWebPush, "topic": trialTopic, "public_key": public, "private_key_file": filepath.Base(key), "subject": "mailto:nobody@example.com",
 	}}}, "", "  ")
-	if err := os.WriteFile(apps, append(text, '\n'), 0o600); err != nil {
+	if err := writeWhole(apps, append(text, '\n')); err != nil {
 		return fmt.Errorf("write the app of Web Push: %w", err)
 	}
 	return nil
+}
+
+// writeWhole writes a file that only this user may read, whole or not at all.
+func writeWhole(name string, text []byte) error {
+	fresh := name + ".new"
+	if err := os.Remove(fresh); err != nil && !errors.Is(err, os.ErrNotExist) { // it may have other rights
+		return err
+	}
+	if err := os.WriteFile(fresh, text, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(fresh, name)
 }
 
 // trialPush sends to browsers of the topics that it has an app for, and logs other notifications to browsers.
