@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"fanfare/delivery/exchange"
 	"fanfare/store/chat"
 	"fanfare/store/erasure"
 	"fanfare/store/queue"
@@ -34,6 +35,7 @@ func (a *app) openErasure() {
 			{Name: "outbox", Run: a.awaitOutbox},
 			{Name: "jobs", Run: a.eraseJobs}, // after the outbox: a job ends after its row
 			{Name: "reservations", Run: a.eraseReservations},
+			{Name: "sends", Run: a.awaitSends},
 			{Name: "keys", Run: a.eraseKeys},
 			{Name: "presence", Run: a.erasePresence},
 			{Name: "rest", Run: a.eraseRest},
@@ -163,6 +165,21 @@ func (a *app) eraseKeys(ctx context.Context, o *record.Operation) (erasure.Found
 		return a.events.EraseMarks(ctx, o, keys)
 	})
 	return found, err
+}
+
+// awaitSends waits for the end of the requests to push services that were under way when the operation began, if the
+// user had a device. One that fails late is told with the user's name, beside its event, and the step of the keys then
+// removes that. A result that comes later than a lease after its request is not taken.
+func (a *app) awaitSends(ctx context.Context, o *record.Operation) (erasure.Found, error) {
+	wait := time.UnixMilli(o.Since).Add(exchange.RequestTimeout + a.config.NotificationLease).Sub(a.redis.Clock())
+	if wait <= 0 {
+		return erasure.Found{}, nil
+	}
+	told, err := a.record.Operation(ctx, o.ID)
+	if err != nil || told.Removed[record.ErasedDevices] == 0 {
+		return erasure.Found{}, err
+	}
+	return erasure.Found{Wait: wait}, nil
 }
 
 // presenceEnds is by when the presence of streams that were open when the operation began has ended.

@@ -31,13 +31,16 @@ type Settings struct {
 	Now func() time.Time
 }
 
+// RequestTimeout is the default of Settings.Timeout: how long a request to a push service may take.
+const RequestTimeout = 20 * time.Second
+
 // SetDefaults sets the fields that are zero to their defaults.
 func (s *Settings) SetDefaults() {
 	s.Logger = cmp.Or(s.Logger, slog.New(slog.DiscardHandler))
 	if s.Now == nil {
 		s.Now = time.Now
 	}
-	s.Timeout = cmp.Or(s.Timeout, 20*time.Second)
+	s.Timeout = cmp.Or(s.Timeout, RequestTimeout)
 	s.DialTimeout = cmp.Or(s.DialTimeout, 10*time.Second)
 	s.ReadIdle = cmp.Or(s.ReadIdle, 5*time.Second)
 	s.PingTimeout = cmp.Or(s.PingTimeout, 5*time.Second)

@@ -51,6 +51,8 @@ type Found struct {
 	Kept map[string]int64
 	// Busy says that something remains, which this step or another process is to remove.
 	Busy bool
+	// Wait is how long what the step looks for may still come; the next pass is not before. 0: nothing comes any more.
+	Wait time.Duration
 }
 
 // clean reports whether the step found nothing.
@@ -60,7 +62,7 @@ func (f *Found) clean() bool {
 			return false
 		}
 	}
-	return !f.Counted && !f.Busy
+	return !f.Counted && !f.Busy && f.Wait <= 0
 }
 
 // Options are the parts of a Store. All but Logger are required.
@@ -166,6 +168,7 @@ func (s *Store) pass(ctx context.Context, id string) (wait time.Duration, done b
 		if err != nil {
 			return 0, false, fmt.Errorf("erase %s: %w", step.Name, err)
 		}
+		early = max(early, found.Wait)
 		clean = clean && found.clean()
 		maps.Copy(kept, found.Kept)
 	}
