@@ -71,7 +71,7 @@ const shown = 12;
 let index; // a promise of it, once somebody searches
 
 // stem takes off what a word of a question and one of a text often differ in.
-const stem = (word) => word.length > 4 ? word.replace(/(ings?|ed|es|s|e)$/, "") : word.replace(/s$/, "");
+const stem = (word) => word.length > 4 ? word.replace(/(?<=...)(ings?|ed|es|s|e)$/, "") : word.replace(/(?<=..)s$/, "");
 const split = (text) => text.toLowerCase().split(/[^\p{L}\p{N}_]+/u).filter(Boolean);
 const escaped = (text) => text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
 
