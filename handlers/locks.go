@@ -72,7 +72,7 @@ func (s *server) acquireLock(ctx context.Context, in *acquireLockRequest) (*web.
 func (s *server) mayKeep(ctx context.Context, once api.Idempotency, giveBack func(context.Context)) error {
 	err := s.web.StillAllowed(ctx)
 	if err == nil && once.Key == "" {
-		err = context.Cause(ctx)
+		err = s.web.Left(ctx)
 	}
 	if err != nil {
 		brief, cancel := s.web.Briefly(ctx)

@@ -1,6 +1,9 @@
 package web
 
 import (
+	"cmp"
+	"errors"
+	"io"
 	"syscall"
 	"time"
 
@@ -32,6 +35,18 @@ func acknowledged(c syscall.Conn) (acked, open uint64, err error) {
 		return nil
 	})
 	return acked, open, err
+}
+
+// hasEnded reports whether the other side has closed a connection, and nothing that it has sent is left to read.
+func hasEnded(c syscall.Conn) bool {
+	return control(c, func(fd int) error {
+		var next [1]byte
+		n, _, err := unix.Recvfrom(fd, next[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		if n > 0 || errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR) {
+			return nil
+		}
+		return cmp.Or(err, io.EOF)
+	}) != nil
 }
 
 func control(c syscall.Conn, f func(fd int) error) error {

@@ -120,3 +120,45 @@ func TestKeepConnection(t *testing.T) {
 		t.Errorf("found %v", found)
 	}
 }
+
+// A caller who has closed the connection has left, also before anybody has read from it and in the middle of a context that
+// goes on. One who still reads, or whose next request has come already, has not.
+func TestLeft(t *testing.T) {
+	t.Parallel()
+	var s Server
+	for _, row := range []struct {
+		what string
+		do   func(t *testing.T, there *net.TCPConn) error
+		left bool
+	}{
+		{"waits", func(*testing.T, *net.TCPConn) error { return nil }, false},
+		{"has sent more", func(t *testing.T, there *net.TCPConn) error { mustWrite(t, there, 10); return nil }, false},
+		{"has closed", func(_ *testing.T, there *net.TCPConn) error { return there.Close() }, true},
+		{"was cut off", func(_ *testing.T, there *net.TCPConn) error {
+			return errors.Join(there.SetLinger(0), there.Close())
+		}, true},
+	} {
+		t.Run(row.what, func(t *testing.T) {
+			t.Parallel()
+			here, there := mustConnect(t)
+			for _, c := range []net.Conn{here, tls.Server(here, &tls.Config{MinVersion: tls.VersionTLS12})} {
+				if err := s.Left(KeepConnection(t.Context(), c)); err != nil {
+					t.Errorf("before: %v", err)
+				}
+			}
+			if err := row.do(t, there); err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range []net.Conn{here, tls.Server(here, &tls.Config{MinVersion: tls.VersionTLS12})} {
+				if err := s.Left(KeepConnection(t.Context(), c)); errors.Is(err, context.Canceled) != row.left {
+					t.Errorf("left: %v", err)
+				}
+			}
+		})
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if s.Left(ctx) == nil || s.Left(t.Context()) != nil {
+		t.Error("a request without a connection follows its context")
+	}
+}

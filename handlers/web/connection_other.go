@@ -13,3 +13,6 @@ func closeUnacknowledged(syscall.Conn, time.Duration) error { return errors.ErrU
 
 // acknowledged is not supported on this system.
 func acknowledged(syscall.Conn) (acked, open uint64, err error) { return 0, 0, errors.ErrUnsupported }
+
+// hasEnded is not supported on this system. A caller has left once net/http says so.
+func hasEnded(syscall.Conn) bool { return false }

@@ -70,6 +70,18 @@ func (s *Server) waiting(next http.HandlerFunc) http.HandlerFunc {
 	})
 }
 
+// Left returns an error if the caller of a request has left. net/http ends the context of a request once its goroutine has
+// read the end of the connection, which takes a while if many callers leave together; so the connection is asked as well.
+func (s *Server) Left(ctx context.Context) error {
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	if c := connectionOf(ctx); c != nil && hasEnded(c) {
+		return context.Canceled
+	}
+	return nil
+}
+
 // WaitContext gives a context that ends after a time, with its request, or when the process begins to stop.
 func (s *Server) WaitContext(ctx context.Context, atMost time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(ctx, atMost)
