@@ -35,19 +35,27 @@ func (w *world) compare(chosen []subject) {
 		rounds = make([][2][]row, max(w.rounds, comparedRounds))
 	}
 	w.rounds = 1
-	for n := range rounds {
-		fmt.Fprintf(os.Stderr, "bench: round %d of %d\n", n+1, len(rounds))
-		for _, s := range chosen {
-			for i := range programs {
-				i := (i + n) % 2 // the programs take turns to be measured first
-				w.program = programs[i]
-				rows, _ := w.run(s)
-				rounds[n][i] = append(rounds[n][i], rows...)
+	done := 0
+	err := attempt(func() {
+		for n := range rounds {
+			fmt.Fprintf(os.Stderr, "bench: round %d of %d\n", n+1, len(rounds))
+			for _, s := range chosen {
+				for i := range programs {
+					i := (i + n) % 2 // the programs take turns to be measured first
+					w.program = programs[i]
+					rows, _ := w.run(s)
+					rounds[n][i] = append(rounds[n][i], rows...)
+				}
 			}
+			done++
 		}
+	})
+	if done == 0 {
+		must(err)
 	}
 	head := []string{"work", w.against, "checkout", "median of ratios", "goal", "verdict"}
-	align(append([][]string{head}, compared(rounds)...))
+	align(append([][]string{head}, compared(rounds[:done])...))
+	must(err) // after the rounds that were complete, which took long
 }
 
 // compared are the cells of each row: the medians of both programs and of the ratios. Each round has
