@@ -76,6 +76,30 @@ type EventAccepted struct {
 	ID string `json:"id"`
 }
 
+// EventPreview is what an event would send, which was checked and not accepted.
+type EventPreview struct {
+	PushType PushType `json:"push_type"`
+	Priority int      `json:"priority" example:"10"`
+	// CollapseID is by what a device replaces an earlier notification; left out if it keeps both.
+	CollapseID string `json:"collapse_id,omitempty"`
+	// Topics are those of the apps that the event is for; left out if it is for all.
+	Topics []string `json:"topics,omitempty"`
+	// Payloads are what devices get, for each platform that the event is meant for and each language.
+	Payloads []PayloadPreview `json:"payloads"`
+}
+
+// PayloadPreview is what devices of one platform with one language would get.
+type PayloadPreview struct {
+	Platform Platform `json:"platform"`
+	// Locale is the language of localized, in lower case; left out for the type's own texts.
+	Locale  string          `json:"locale,omitempty" example:"de"`
+	Payload json.RawMessage `json:"payload" swaggertype:"object"`
+	// Bytes is the size that is compared with Limit: on FCM that of the keys and values that Android gets,
+	// otherwise that of the payload.
+	Bytes int `json:"bytes" example:"84"`
+	Limit int `json:"limit" example:"4096"`
+}
+
 // EventBatchAccepted lists the accepted events in the order of the request.
 type EventBatchAccepted struct {
 	Items []EventAccepted `json:"items"`

@@ -13,6 +13,7 @@ import (
 
 type postEventRequest struct {
 	Idempotency api.Idempotency
+	DryRun      string `query:"dry_run" validate:"omitempty,oneof=true false"`
 	Body        api.EventRequest
 }
 
@@ -28,12 +29,17 @@ type postEventRequest struct {
 //	@Description	`push:all`). `data` (flat strings, at most 2 KiB) fills the type's templates and is sent in the payload. `alert`
 //	@Description	replaces the templates; with it the type need not be registered. With `send_at` the event is accepted now, and
 //	@Description	its recipients are found then.
+//	@Description
+//	@Description	`dry_run=true` checks the event and answers 200 with what devices would get, on each platform that the process sends to
+//	@Description	and in each language of the type. Nothing is stored or sent, and an Idempotency-Key is not used up.
 //	@Tags			push
 //	@ID				postEvent
 //	@Accept			json
 //	@Produce		json
 //	@Param			Idempotency-Key	header		string				false	"Makes the call safe to repeat for 24 h"	minlength(1)	maxlength(255)
+//	@Param			dry_run			query		bool				false	"Check the event, and show what it would send"	default(false)
 //	@Param			event			body		api.EventRequest	true	"The event"
+//	@Success		200				{object}	api.EventPreview	"With dry_run: what the event would send"
 //	@Success		202				{object}	api.EventAccepted	"Accepted: from here on it is not lost"
 //	@Header			202				{string}	Idempotent-Replayed	"true if this is the first answer again"
 //	@Header			202				{string}	Location			"The URL of the event's report"
@@ -41,15 +47,19 @@ type postEventRequest struct {
 //	@Failure		413				{object}	api.Problem			"payload_too_large: an event may have at most 1 MiB"
 //	@Failure		422				{object}	api.Problem			"validation_failed, unknown_event_type (no such type and no alert), reserved_key (a name of `data` that FCM or fanfare uses), already_expired, idempotency_key_reused"
 //	@Router			/v1/events [post]
-func (s *server) postEvent(ctx context.Context, in *postEventRequest) (*web.Reply[api.EventAccepted], error) {
+func (s *server) postEvent(ctx context.Context, in *postEventRequest) (*web.Reply[any], error) {
 	if err := mayReach(ctx, &in.Body, alone); err != nil {
 		return nil, err
+	}
+	if in.DryRun == "true" {
+		preview, err := s.o.Events.Preview(ctx, &in.Body)
+		return web.OK[any](new(any(preview))), err
 	}
 	event, replayed, err := s.o.Events.Accept(ctx, &in.Body, in.Idempotency)
 	if err != nil {
 		return nil, err
 	}
-	return web.Accepted(event).Replayed(replayed).At("/v1/events/" + event.ID), nil
+	return web.Accepted[any](new(any(event))).Replayed(replayed).At("/v1/events/" + event.ID), nil
 }
 
 type postEventBatchRequest struct {

@@ -24,6 +24,16 @@ func (s *Store) Accept(ctx context.Context, r *api.EventRequest, once api.Idempo
 	return s.acceptOne(ctx, once, func(id string, now time.Time) (queue.Job, error) { return s.checkedJob(ctx, id, r, now) })
 }
 
+// Preview checks an event as Accept does, and shows what it would send. It stores nothing.
+func (s *Store) Preview(ctx context.Context, r *api.EventRequest) (*api.EventPreview, error) {
+	now := s.o.Now()
+	job, err := s.checkedJob(ctx, queue.NewID(s.shardOfTheMoment(now), now), r, now)
+	if err != nil {
+		return nil, err
+	}
+	return job.Value.(*Job).Push.Preview(s.o.SendsTo), nil
+}
+
 // acceptOne accepts one event, whose entry makeJob makes under the event's id.
 func (s *Store) acceptOne(ctx context.Context, once api.Idempotency, makeJob func(id string, now time.Time) (queue.Job, error)) (a *api.EventAccepted, replayed bool, err error) {
 	ids, replayed, err := s.accept(ctx, 1, once, func(_ int, id string, now time.Time) (queue.Job, error) { return makeJob(id, now) })

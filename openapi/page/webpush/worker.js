@@ -1,7 +1,8 @@
 // A service worker that shows fanfare's notifications. Copy it to your own site; pages register it with
 // navigator.serviceWorker.register('worker.js').
 
-self.addEventListener('push', (event) => event.waitUntil(show(event.data.json())))
+// A browser that shows a notification by itself may ask the worker first, without data. A worker that shows nothing lets it.
+self.addEventListener('push', (event) => event.data && event.waitUntil(show(event.data.json())))
 
 // show shows a notification. A push that shows none costs the permission after a while.
 function show({ title, body, tag, icon, badge, image, actions, require_interaction, ...rest }) {

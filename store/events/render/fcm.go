@@ -216,12 +216,7 @@ func (p *Push) checkFCM(e *api.EventRequest) error {
 		err.Fields = fields
 		return err
 	}
-	return p.checkSize(api.PlatformFCM, api.MaxPayload, func(in *Push) int {
-		if m, ok := in.fcm(); ok {
-			return m.size()
-		}
-		return 0
-	})
+	return p.checkSize(api.PlatformFCM)
 }
 
 // fcmOurs are the members of data that fanfare sets.

@@ -360,11 +360,7 @@ func (s *TemplateSet) renderPayload(id string, e *api.EventRequest) (json.RawMes
 		payload = appendQuote(append(payload, `,"object":`...), e.Object)
 	}
 	payload = append(appendQuote(append(payload, `,"type":`...), e.Type), '}')
-	limit := api.MaxPayload
-	if s.pushType == api.PushVoIP {
-		limit = api.MaxVoIPPayload
-	}
-	if len(payload) > limit {
+	if limit := maxPayload(s.pushType); len(payload) > limit {
 		in := ""
 		if s.language != "" {
 			in = " in " + s.language
@@ -373,6 +369,14 @@ func (s *TemplateSet) renderPayload(id string, e *api.EventRequest) (json.RawMes
 			With("size", len(payload)).With("limit", limit)
 	}
 	return payload, nil
+}
+
+// maxPayload is APNs' limit for a payload.
+func maxPayload(p api.PushType) int {
+	if p == api.PushVoIP {
+		return api.MaxVoIPPayload
+	}
+	return api.MaxPayload
 }
 
 // joinInvalid joins several CodeValidation errors into one; nil without any.

@@ -43,7 +43,7 @@ func (p *Push) as(v variant) *Push {
 	case api.PlatformFCM:
 		return in.forFCM()
 	case api.PlatformWebPush:
-		return in.forWebPush()
+		return in.forWebPush(v.language)
 	}
 	return nil
 }
@@ -88,27 +88,63 @@ func (p *Push) Check(e *api.EventRequest, sendsTo func(api.Platform) bool) error
 	if !sendsTo(api.PlatformWebPush) {
 		return nil
 	}
-	return p.checkSize(api.PlatformWebPush, api.MaxWebPushPayload, func(in *Push) int {
-		payload, _ := in.page()
-		return len(payload)
-	})
+	return p.checkSize(api.PlatformWebPush)
 }
 
-// checkSize refuses a push that is larger on a platform than its limit, in bytes, in one of its languages.
-func (p *Push) checkSize(platform api.Platform, limit int, sizeOf func(in *Push) int) error {
+// size is how large the push is in one language on a platform, in bytes, and how large it may be. 0: the push is not
+// meant for the platform.
+func (p *Push) size(platform api.Platform, language string) (size, limit int) {
+	in := p.In(language)
+	switch platform {
+	case api.PlatformFCM:
+		if m, ok := in.fcm(); ok {
+			size = m.size()
+		}
+		return size, api.MaxPayload
+	case api.PlatformWebPush:
+		payload, _ := in.page(language)
+		return len(payload), api.MaxWebPushPayload
+	default:
+		return len(in.Payload), maxPayload(p.PushType)
+	}
+}
+
+// inLanguages are the languages of a push, beginning with the default one, "".
+func (p *Push) inLanguages() []string {
 	languages := []string{""}
 	if p.Languages != nil {
 		languages = append(languages, slices.Sorted(maps.Keys(p.Languages.Middle))...)
 	}
-	for _, language := range languages {
-		size, in := sizeOf(p.In(language)), ""
+	return languages
+}
+
+// checkSize refuses a push that is larger on a platform than its limit in one of its languages.
+func (p *Push) checkSize(platform api.Platform) error {
+	for _, language := range p.inLanguages() {
+		in := ""
 		if language != "" {
 			in = " in " + language
 		}
-		if size > limit {
+		if size, limit := p.size(platform, language); size > limit {
 			return api.Invalid("payload", "max", "would be %d bytes%s on %s; the limit is %d", size, in, platform, limit).
 				With("platform", platform).With("size", size).With("limit", limit)
 		}
 	}
 	return nil
+}
+
+// Preview shows what devices of the platforms that a process sends to would get. The push must have passed Check.
+func (p *Push) Preview(sendsTo func(api.Platform) bool) *api.EventPreview {
+	out := &api.EventPreview{PushType: p.PushType, Priority: p.Priority, CollapseID: p.CollapseID, Topics: p.Topics, Payloads: []api.PayloadPreview{}}
+	for _, platform := range []api.Platform{api.PlatformAPNs, api.PlatformFCM, api.PlatformWebPush} {
+		for _, language := range p.inLanguages() {
+			in := p.as(variant{platform, language})
+			if in == nil || in.Payload == nil || platform != api.PlatformAPNs && !sendsTo(platform) {
+				continue
+			}
+			size, limit := p.size(platform, language)
+			out.Payloads = append(out.Payloads, api.PayloadPreview{Platform: platform, Locale: language, Payload: in.Payload, Bytes: size, Limit: limit})
+		}
+	}
+	return out
 }

@@ -2,6 +2,7 @@ package render
 
 import (
 	"encoding/json"
+	"net/url"
 
 	"fanfare/api"
 )
@@ -27,9 +28,9 @@ func (s *TemplateSet) renderWebPush(e *api.EventRequest) json.RawMessage {
 }
 
 // page is the payload for pages, made from the payload of APNs; false if the push is not meant for browsers
-// (W5): it is no alert, or it shows no text. The push must be in one language. The last member is the type,
-// as in the payload of APNs.
-func (p *Push) page() (json.RawMessage, bool) {
+// (W5): it is no alert, or it shows no text. The push must be in one language, whose locale is given ("": the default
+// one). The last member is the type, as in the payload of APNs.
+func (p *Push) page(language string) (json.RawMessage, bool) {
 	r, ok := p.rendered()
 	text := r.text()
 	if !ok || p.PushType != api.PushAlert || text == (api.Alert{}) {
@@ -41,14 +42,70 @@ func (p *Push) page() (json.RawMessage, bool) {
 	if len(r.Data) > 0 {
 		members["data"] = appendObject(nil, r.Data, appendQuote)
 	}
+	declare(members, language, marshal(r.Type))
 	b := appendObject(make([]byte, 0, 512), members, appendRaw)
 	return append(appendQuote(append(b[:len(b)-1], `,"type":`...), r.Type), '}'), true
 }
 
+// declarative is the mark of a message that a browser shows without a script: the number of the RFC of Web Push.
+const declarative = "8030"
+
+// declare adds what a browser needs to show a push by itself (D1), which takes an absolute url. It is mutable: a worker
+// that the page has is asked first, and what is declared here is shown if there is none, or if it shows nothing.
+func declare(members map[string]json.RawMessage, language string, typ json.RawMessage) {
+	var address string
+	if json.Unmarshal(members["url"], &address) != nil || !absolute(address) {
+		return
+	}
+	n := map[string]json.RawMessage{"navigate": members["url"]}
+	for _, name := range []string{"title", "body", "tag", "icon", "badge", "image", "require_interaction"} {
+		if value, ok := members[name]; ok {
+			n[name] = value
+		}
+	}
+	if _, ok := n["title"]; !ok { // a notification must have one
+		n["title"] = n["body"]
+		delete(n, "body")
+	}
+	if language != "" {
+		n["lang"] = marshal(language)
+	}
+	if actions, ok := members["actions"]; ok {
+		n["actions"] = navigating(actions, members["url"])
+	}
+	data := map[string]json.RawMessage{"type": typ}
+	for _, name := range []string{"event_id", "object", "data", "url"} { // as a worker puts them there
+		if value, ok := members[name]; ok {
+			data[name] = value
+		}
+	}
+	n["data"] = appendObject(nil, data, appendRaw)
+	members["web_push"], members["mutable"] = json.RawMessage(declarative), json.RawMessage("true")
+	members["notification"] = appendObject(nil, n, appendRaw)
+}
+
+// absolute reports whether an address of a page says its host.
+func absolute(address string) bool {
+	u, err := url.Parse(address)
+	return err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Host != ""
+}
+
+// navigating are buttons that open an address: without a worker, a button must say what it opens.
+func navigating(actions, address json.RawMessage) json.RawMessage {
+	var list []map[string]json.RawMessage
+	if json.Unmarshal(actions, &list) != nil {
+		return actions
+	}
+	for _, action := range list {
+		action["navigate"] = address
+	}
+	return marshal(list)
+}
+
 // forWebPush is the push, in one language, for browsers; nil if it is not meant for them. One that is too
 // large has no payload: the sender lets it fail.
-func (p *Push) forWebPush() *Push {
-	payload, ok := p.page()
+func (p *Push) forWebPush(language string) *Push {
+	payload, ok := p.page(language)
 	if !ok {
 		return nil
 	}

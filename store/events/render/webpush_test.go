@@ -70,6 +70,64 @@ func TestW5_Pages(t *testing.T) {
 	}
 }
 
+// D1: a push with an absolute url says what a browser shows without a script, beside what a worker reads. A worker gets all
+// that it got before.
+func TestD1_DeclaredNotifications(t *testing.T) {
+	t.Parallel()
+	yes := true
+	const plain = `"event_id":"ev1","mutable":true,"notification":`
+	for name, row := range map[string]struct {
+		typ   api.EventTypeRequest
+		event api.EventRequest
+		want  string
+	}{
+		"Text": {api.EventTypeRequest{Title: "T", Body: "B", WebPush: &api.WebPushOptions{URL: "https://a.b/c"}}, api.EventRequest{},
+			`{"body":"B",` + plain + `{"body":"B","data":{"event_id":"ev1","type":"t","url":"https://a.b/c"},"navigate":"https://a.b/c","tag":"ev1","title":"T"},"tag":"ev1","title":"T","url":"https://a.b/c","web_push":8030,"type":"t"}`},
+		"ABodyIsTheTitle": {api.EventTypeRequest{Body: "B", WebPush: &api.WebPushOptions{URL: "http://localhost:8080"}}, api.EventRequest{},
+			`{"body":"B",` + plain + `{"data":{"event_id":"ev1","type":"t","url":"http://localhost:8080"},"navigate":"http://localhost:8080","tag":"ev1","title":"B"},"tag":"ev1","url":"http://localhost:8080","web_push":8030,"type":"t"}`},
+		"Everything": {api.EventTypeRequest{Title: "T", WebPush: &api.WebPushOptions{Icon: "i", Badge: "b", Image: "m", RequireInteraction: &yes, Actions: []api.WebPushAction{{Action: "a", Title: "A", Icon: "j"}}}},
+			api.EventRequest{Object: "o:1", Data: map[string]string{"k": "v"}, CollapseID: "c", WebPush: &api.WebPushOptions{URL: "https://a.b/<&>"}},
+			`{"actions":[{"action":"a","title":"A","icon":"j"}],"badge":"b","data":{"k":"v"},"event_id":"ev1","icon":"i","image":"m","mutable":true,"notification":{"actions":[{"action":"a","icon":"j","navigate":"https://a.b/<&>","title":"A"}],"badge":"b","data":{"data":{"k":"v"},"event_id":"ev1","object":"o:1","type":"t","url":"https://a.b/<&>"},"icon":"i","image":"m","navigate":"https://a.b/<&>","require_interaction":true,"tag":"c","title":"T"},"object":"o:1","require_interaction":true,"tag":"c","title":"T","url":"https://a.b/<&>","web_push":8030,"type":"t"}`},
+		"Relative":    {api.EventTypeRequest{Title: "T", WebPush: &api.WebPushOptions{URL: "/c"}}, api.EventRequest{}, `{"event_id":"ev1","tag":"ev1","title":"T","url":"/c","type":"t"}`},
+		"NoHost":      {api.EventTypeRequest{Title: "T", WebPush: &api.WebPushOptions{URL: "https:c"}}, api.EventRequest{}, `{"event_id":"ev1","tag":"ev1","title":"T","url":"https:c","type":"t"}`},
+		"OtherScheme": {api.EventTypeRequest{Title: "T", WebPush: &api.WebPushOptions{URL: "mailto://a"}}, api.EventRequest{}, `{"event_id":"ev1","tag":"ev1","title":"T","url":"mailto://a","type":"t"}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			row.event.Type = "t"
+			p := mustRender(t, mustTemplates(t, &row.typ), &row.event)
+			got := toPage(p, "")
+			if got != row.want || !json.Valid([]byte(got)) {
+				t.Errorf("got  %s\nwant %s", got, row.want)
+			}
+			var v render.Variants
+			if typ := v.Of(p, browser("")).EventType(); typ != "t" {
+				t.Errorf("the type is %q", typ)
+			}
+		})
+	}
+	p := mustRender(t, mustTemplates(t, &api.EventTypeRequest{Title: "Hello", WebPush: &api.WebPushOptions{URL: "https://a.b"},
+		Localized: map[string]api.LocalizedText{"zh-Hant": {Title: "你好"}}}), &api.EventRequest{Type: "t"})
+	for locale, want := range map[string]string{"": `"tag":"ev1","title":"Hello"}`, "zh-Hant-TW": `"lang":"zh-hant","navigate":"https://a.b","tag":"ev1","title":"你好"}`} {
+		if got := toPage(p, locale); !strings.Contains(got, want) {
+			t.Errorf("%s: %s", locale, got)
+		}
+	}
+}
+
+// D1: the size of a page is that of both forms together.
+func TestD1_Size(t *testing.T) {
+	t.Parallel()
+	set := mustTemplates(t, &api.EventTypeRequest{Title: "T", Body: "{{.data.n}}", WebPush: &api.WebPushOptions{URL: "https://a.b"}})
+	event := &api.EventRequest{Type: "t", Data: map[string]string{"n": strings.Repeat("n", 1000)}} // four times: twice as text, twice as data
+	p := mustRender(t, set, event)
+	mustInvalid(t, p.Check(event, toOneOf(api.PlatformWebPush)), "payload", "max")
+	event.Data["n"] = strings.Repeat("n", 900)
+	if p := mustRender(t, set, event); p.Check(event, toOneOf(api.PlatformWebPush)) != nil || len(toPage(p, "")) < 3600 {
+		t.Errorf("%d bytes are refused", len(toPage(p, "")))
+	}
+}
+
 // W5: a browser gets the texts of its locale. A message of a chat is known as one, so that it can be withdrawn.
 func TestW5_LanguagesOfPages(t *testing.T) {
 	t.Parallel()
