@@ -192,11 +192,32 @@ type StreamGap struct {
 	Epoch   string `json:"epoch"`
 }
 
+// StreamRead is the data of a stream's `read` event: a member has acknowledged the messages up to Acked.
+type StreamRead struct {
+	Chat  string `json:"chat" example:"team"`
+	User  string `json:"user" example:"bob"`
+	Acked int64  `json:"acked" example:"7"`
+}
+
+// StreamTyping is the data of a stream's `typing` event: another member types.
+type StreamTyping struct {
+	Chat string `json:"chat" example:"team"`
+	User string `json:"user" example:"bob"`
+}
+
+// TypingRequest is the body of POST /v1/chats/{chat}/typing.
+type TypingRequest struct {
+	// User may be left out with a user token: it is then the token's user.
+	User string `json:"user" validate:"required,identifier" subject:"self" example:"alice"`
+}
+
 // StreamEvents lists the events of GET /v1/users/{user}/messages/stream. A field's name is the name of
 // an event, and the field's type is the data of that event, as JSON.
 type StreamEvents struct {
 	Message  *StreamMessage  `json:"message"`
 	Redacted *StreamRedacted `json:"redacted"`
 	Gap      *StreamGap      `json:"gap"`
+	Read     *StreamRead     `json:"read"`
+	Typing   *StreamTyping   `json:"typing"`
 	Bye      *Bye            `json:"bye"`
 }

@@ -240,8 +240,11 @@ func (e *receiver) receive(event event) error {
 	if event.id != "" {
 		e.last = event.id
 	}
-	if event.data == "" {
+	switch event.name {
+	case "":
 		return nil
+	case "read":
+		return e.receiveRead(event)
 	}
 	var m api.StreamMessage
 	if err := json.Unmarshal([]byte(event.data), &m); err != nil || event.name != "message" {
@@ -266,6 +269,20 @@ func (e *receiver) receive(event event) error {
 		return nil
 	}
 	return fmt.Errorf("received %s of another chat", event.data)
+}
+
+// receiveRead takes a position of a member, of which the stream must have sent the message (C20).
+func (e *receiver) receiveRead(event event) error {
+	var r api.StreamRead
+	if err := json.Unmarshal([]byte(event.data), &r); err != nil {
+		return err
+	}
+	for chat := range e.cutPlan.chats {
+		if r.Chat == e.chat(chat) && r.Acked <= e.received[chat] {
+			return nil
+		}
+	}
+	return fmt.Errorf("received %s, and only messages up to %v", event.data, e.received)
 }
 
 // errCut ends a connection that was cut.

@@ -177,3 +177,30 @@ func (s *server) ackMessages(ctx context.Context, in *ackRequest) (*web.Reply[ap
 	hideStrangers(ctx, acks)
 	return web.OK(acks), nil
 }
+
+type typingRequest struct {
+	Chat string `path:"chat" validate:"identifier"`
+	// Idempotency is checked but not used.
+	Idempotency api.Idempotency
+	Body        api.TypingRequest
+}
+
+// postTyping tells the other members that a member types.
+//
+//	@Summary		Say that a member types
+//	@Description	Open streams of the other members get `event: typing`, at most once a second for a member, in chats of at most 100
+//	@Description	members. Nothing is stored. An app says it again every few seconds while its user types, and takes it as over
+//	@Description	when it has not heard of it for some seconds, or when the message comes.
+//	@Tags			group chat
+//	@ID				postTyping
+//	@Accept			json
+//	@Param			chat			path	string				true	"The chat"	example(team)
+//	@Param			Idempotency-Key	header	string				false	"Accepted and not kept"	minlength(1)	maxlength(255)
+//	@Param			typing			body	api.TypingRequest	true	"Who types"
+//	@Success		204				"Told"
+//	@Failure		403				{object}	api.Problem	"not_a_member"
+//	@Failure		404				{object}	api.Problem	"not_found: there is no such chat"
+//	@Router			/v1/chats/{chat}/typing [post]
+func (s *server) postTyping(ctx context.Context, in *typingRequest) (*web.Reply[web.Nothing], error) {
+	return web.NoContent(), asStranger(ctx, s.o.Chats.Typing(ctx, in.Chat, in.Body.User))
+}

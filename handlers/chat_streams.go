@@ -131,8 +131,9 @@ func (l lastEvent) id() string {
 //	@Description	Sends server-sent events. `message` has `{chat, id, sender, text, data, sent_at}`: every message above the
 //	@Description	user's position is sent once, in the order of its chat, including the user's own. `redacted` has
 //	@Description	`{chat, id}`: a message that was sent before was redacted. `gap` has `{chat, first_id, epoch}`:
-//	@Description	earlier messages are no longer kept, or the chat was deleted and made again. Joining and leaving take effect at
-//	@Description	once. To go on exactly after an event, send its id as `Last-Event-ID` when you open the stream again; browsers
+//	@Description	earlier messages are no longer kept, or the chat was deleted and made again. In chats of at most 100 members `read`
+//	@Description	has `{chat, user, acked}` when a member acknowledges, and `typing` has `{chat, user}`, each at most once a second for
+//	@Description	a member; they are not repeated after a reconnection. Joining and leaving take effect at once. To go on exactly after an event, send its id as `Last-Event-ID` when you open the stream again; browsers
 //	@Description	do so by themselves. Without that header a stream begins at the acknowledged positions, and with it do those of a user's chats
 //	@Description	that the id has no room for, if there are more than some 100. Delivery does not
 //	@Description	acknowledge a message. A comment every 15 s shows that the stream is alive. A reader that is too slow is
@@ -204,6 +205,10 @@ func streamEvent(e *live.Event) web.StreamEvent {
 		out.Name, out.Data = "redacted", e.Redacted
 	case e.Gap != nil:
 		out.Name, out.Data = "gap", e.Gap
+	case e.Read != nil:
+		out.Name, out.Data = "read", e.Read
+	case e.Typing != nil:
+		out.Name, out.Data = "typing", e.Typing
 	}
 	return out
 }

@@ -50,6 +50,8 @@ type follower struct {
 	lines  *bufio.Reader
 	cancel context.CancelFunc
 	last   string // the id after which to go on
+
+	signals bool // tells who reads and who types
 }
 
 // follow opens a stream; headers are "Name: value" lines.
@@ -129,7 +131,8 @@ func (f *follower) next() (e event, err error) {
 	}
 }
 
-// want reads events until one has data, and compares the data. In want, "*" matches any string.
+// want reads events until one has data, and compares the data. In want, "*" matches any string. Who reads and who types
+// is skipped, unless the follower tells of it.
 func (f *follower) want(name, data string) {
 	f.t.Helper()
 	e := f.wantData()
@@ -153,7 +156,7 @@ func (f *follower) wantData() event {
 		if err != nil {
 			f.t.Fatalf("the stream ended: %v", err)
 		}
-		if e.data != "" {
+		if e.data != "" && (f.signals || e.name != "read" && e.name != "typing") {
 			return e
 		}
 	}

@@ -109,6 +109,7 @@ func (s *server) routes() []web.Route {
 		route("POST", "/v1/chats/{chat}/messages", api.ScopeChat, web.Handle(s.postMessage).Message()).For(api.UserScopeChat),
 		route("GET", "/v1/chats/{chat}/messages", api.ScopeChat, web.Handle(s.listMessages)).For(api.UserScopeChat),
 		route("DELETE", "/v1/chats/{chat}/messages/{id}", api.ScopeChat, web.Handle(s.deleteMessage)).For(api.UserScopeChat),
+		route("POST", "/v1/chats/{chat}/typing", api.ScopeChat, web.Handle(s.postTyping)).For(api.UserScopeChat),
 		route("GET", "/v1/users/{user}/chats", api.ScopeChat, web.Handle(s.listUserChats)).For(api.UserScopeChat),
 		route("GET", "/v1/users/{user}/messages/pending", api.ScopeChat, web.Handle(s.getPending).LongPoll("wait_ms")).For(api.UserScopeChat),
 		route("POST", "/v1/users/{user}/messages/ack", api.ScopeChat, web.Handle(s.ackMessages)).For(api.UserScopeChat),

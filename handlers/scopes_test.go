@@ -104,6 +104,7 @@ var mayCall = map[string]string{
 	"POST /v1/chats/{chat}/messages":                  "chat admin",
 	"GET /v1/chats/{chat}/messages":                   "chat admin",
 	"DELETE /v1/chats/{chat}/messages/{id}":           "chat admin",
+	"POST /v1/chats/{chat}/typing":                    "chat admin",
 	"GET /v1/users/{user}/chats":                      "chat admin",
 	"GET /v1/users/{user}/messages/pending":           "chat admin",
 	"POST /v1/users/{user}/messages/ack":              "chat admin",

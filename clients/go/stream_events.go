@@ -7,12 +7,27 @@ import (
 	"iter"
 )
 
-// ChatEvent is an event of a user's chats. One of Message, Redaction and Gap is set.
+// ChatEvent is an event of a user's chats. One of Message, Redaction, Gap, Read and Typing is set.
 type ChatEvent struct {
 	ID        string // for StreamOptions.LastEventID
 	Message   *Message
 	Redaction *Redaction
 	Gap       *Gap
+	Read      *Read
+	Typing    *Typing
+}
+
+// Read says that a member of a chat has acknowledged the messages up to Acked.
+type Read struct {
+	Chat  string `json:"chat"`
+	User  string `json:"user"`
+	Acked int64  `json:"acked"`
+}
+
+// Typing says that another member of a chat types.
+type Typing struct {
+	Chat string `json:"chat"`
+	User string `json:"user"`
 }
 
 // Redaction says that a message that was sent before lost its text and data.
@@ -42,6 +57,10 @@ func (c *Client) StreamMessages(ctx context.Context, user string, o StreamOption
 			err = json.Unmarshal(e.Data, &out.Redaction)
 		case "gap":
 			err = json.Unmarshal(e.Data, &out.Gap)
+		case "read":
+			err = json.Unmarshal(e.Data, &out.Read)
+		case "typing":
+			err = json.Unmarshal(e.Data, &out.Typing)
 		default:
 			return out, false, nil
 		}

@@ -230,7 +230,7 @@ func TestStreamsNameTheirEvents(t *testing.T) {
 		}
 	})
 	for call, want := range map[string]string{
-		"GET /v1/users/{user}/messages/stream": "[bye Bye gap StreamGap message StreamMessage redacted StreamRedacted]",
+		"GET /v1/users/{user}/messages/stream": "[bye Bye gap StreamGap message StreamMessage read StreamRead redacted StreamRedacted typing StreamTyping]",
 		"GET /v1/stats/stream":                 "[stats Stats unavailable Unavailable]",
 		"GET /v1/sales/{sale}/stream":          "[bye Bye stock Availability]",
 	} {

@@ -62,6 +62,8 @@ func example(operationID string) any {
 		return map[string]any{"from": string(api.JoinStart)}
 	case "postMessage":
 		return map[string]any{"sender": "alice", "text": "hello", "data": map[string]any{"picture": "p1"}}
+	case "postTyping":
+		return map[string]any{"user": "alice"}
 	case "ackMessages":
 		return map[string]any{"acks": map[string]any{"team": 1, "family": 7}}
 	case "putSale":

@@ -80,6 +80,8 @@ var samples = map[string]any{
 	"StreamMessageEvent.id":         streamID,
 	"StreamRedactedEvent.id":        streamID,
 	"StreamGapEvent.id":             streamID,
+	"StreamReadEvent.id":            streamID,
+	"StreamTypingEvent.id":          streamID,
 	"EventType.push_type":           "alert",
 	"EventType.collapse":            true,
 	"EventType.localized":           nil,

@@ -29,7 +29,7 @@ func (s *Store) Ack(ctx context.Context, user string, acks map[string]int64, epo
 	chats := slices.Sorted(maps.Keys(acks))
 	v := memberCall{mode: redisdb.Write, user: user, chats: chats, cmds: make([]redis.Cmder, len(chats))}
 	for i, chat := range chats {
-		v.cmds[i] = s.chatCmd(ctx, s.ackScript, chat, user, acks[chat], epochs[chat])
+		v.cmds[i] = s.chatCmd(ctx, s.ackScript, chat, user, acks[chat], epochs[chat], s.MessageChannel(chat), MaxTold)
 	}
 	missing, err := s.call(ctx, v)
 	if err != nil && (len(chats) == 1 || !anyAnswered(v.cmds)) {

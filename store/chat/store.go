@@ -52,7 +52,7 @@ type Store struct {
 	createScript, readChatScript                     *redisdb.Script
 	joinScript, leaveScript, listScript              *redisdb.Script
 	sendScript, readScript, pendingScript, ackScript *redisdb.Script
-	redactScript                                     *redisdb.Script
+	redactScript, typingScript                       *redisdb.Script
 	putScript, dropScript, pageScript                *redisdb.Script
 	claimScript, eraseScript                         *redisdb.Script
 	pushDueScript, pushReadScript, pushDoneScript    *redisdb.Script
@@ -75,8 +75,8 @@ func New(db *redisdb.DB, o Options) *Store {
 		joinScript: get("member_join"), leaveScript: get("member_leave"), listScript: get("member_list"),
 		sendScript: get("message_send"), readScript: get("message_read"),
 		pendingScript: get("message_pending"), ackScript: get("message_ack"),
-		redactScript: get("message_redact"),
-		putScript:    get("index_put"), dropScript: get("index_drop"), pageScript: get("index_page"),
+		redactScript: get("message_redact"), typingScript: get("chat_typing"),
+		putScript: get("index_put"), dropScript: get("index_drop"), pageScript: get("index_page"),
 		claimScript: get("key_claim"), eraseScript: get("message_erase"),
 		pushDueScript: get("push_due"), pushReadScript: get("push_read"), pushDoneScript: get("push_done"),
 	}

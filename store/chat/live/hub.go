@@ -144,6 +144,7 @@ func (h *Hub) tick(now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, t := range h.topics {
+		t.tellLater(now)
 		switch {
 		case t.chat == "" && now.Sub(t.checked) >= rereadEvery:
 			t.checked = now

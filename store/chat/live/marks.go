@@ -27,6 +27,7 @@ type marks struct {
 	chatsChanged bool                 // the user may have joined or left chats
 	dirty        map[string]struct{}  // chats that may have more than was delivered
 	redacted     []api.StreamRedacted // messages that were redacted
+	signals      map[signalMark]int64 // who read up to where, and who types
 	retry        *time.Timer          // wakes the reader after a failure
 	reread       *time.Timer          // lets chats be read again that could not be read
 }

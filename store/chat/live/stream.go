@@ -22,7 +22,7 @@ const (
 	refreshPatience = time.Second
 )
 
-// Event is one event of a stream: a message, a redaction, a gap, or only a new ID.
+// Event is one event of a stream: a message, a redaction, a gap, a signal, or only a new ID.
 type Event struct {
 	// ID has the positions after this event. A client that sends it back continues there.
 	ID      string
@@ -30,6 +30,8 @@ type Event struct {
 	// Redacted is a message that was delivered before.
 	Redacted *api.StreamRedacted
 	Gap      *api.StreamGap
+	Read     *api.StreamRead
+	Typing   *api.StreamTyping
 }
 
 // Stream delivers all chats of a user to one client: every message after the user's position
@@ -164,6 +166,7 @@ func (st *Stream) close() {
 func (st *Stream) Refresh(ctx context.Context) error {
 	chatsChanged, _ := st.takeMarks()
 	st.takeRedacted() // the long poll reads the messages again anyway
+	st.takeSignals()
 	if !chatsChanged {
 		return nil
 	}
@@ -197,7 +200,7 @@ func (st *Stream) Read(ctx context.Context) ([]Event, error) {
 	if len(dirty) > 0 {
 		st.restoreMarks(false, dirty, 0)
 	}
-	return events, nil
+	return st.tellSignals(events), nil
 }
 
 // tellRedacted adds the redactions of messages that were delivered. A message that comes later comes

@@ -35,6 +35,7 @@ type topic struct {
 	ring      []*Message // the newest messages up to last, without a gap in their ids
 	bytes     int        // their size
 	offered   int64      // the newest id at the last check, see forget
+	signals   signals
 	listeners streamSet
 }
 
@@ -144,6 +145,12 @@ func (t *topic) isOn(f *feed) bool {
 func (t *topic) receive(payload string, kept *budget) (stale bool) {
 	if t.chat == "" {
 		t.mark()
+		return false
+	}
+	if signal, is, err := chat.DecodeSignal(payload); is {
+		if err == nil {
+			t.signal(signal, time.Now())
+		}
 		return false
 	}
 	epoch, m, err := chat.DecodePublished(payload)

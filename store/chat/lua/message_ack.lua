@@ -1,13 +1,15 @@
 -- Moves a member's position forward, never back, and over the member's own messages that
 -- directly follow.
 -- KEYS: 1 meta (string), 2 due (zset) of the bucket
--- ARGV: 1 user, 2 id, 3 the epoch that it is of, or '', after those of part_chat.lua
+-- ARGV: 1 user, 2 id, 3 the epoch that it is of, or '', 4 channel of messages, 5 most members of
+--       a chat whose streams are told, after those of part_chat.lua
 -- RETURNS: status 0 no such chat, 1 the position is at the id or beyond, 4 the user
 --          is no member, 5 there is no such message yet, 6 the messages up to the id are
 --          of another epoch; then after 1 the position, after 5 the last id
 -- @include lua/part_chat.lua
 -- @include lua/part_trim.lua
-local user, id, epoch = unpack(ARGV, OWN)
+-- @include lua/part_tell.lua
+local user, id, epoch, channel, most_told = unpack(ARGV, OWN)
 id = tonumber(id)
 
 -- own_run counts the member's own messages that directly follow id. They are the first of
@@ -39,4 +41,7 @@ redis.call('ZREMRANGEBYSCORE', own, '-inf', position)
 redis.call('ZADD', MEMBERS, position, user)
 trim_acked(c)
 save(c, 0)
+if redis.call('ZCARD', MEMBERS) <= tonumber(most_told) then
+  tell(channel, '~read ' .. c.epoch .. ' ' .. int(position) .. ' ' .. user)
+end
 return { 1, position }
