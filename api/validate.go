@@ -1,19 +1,14 @@
 package api
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"unicode/utf8"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/go-playground/validator/v10"
 )
 
@@ -209,122 +204,6 @@ func together[T any](rules func(reporter, *T)) func(reporter, reflect.Value) {
 	return func(r reporter, v reflect.Value) { rules(r, v.Addr().Interface().(*T)) }
 }
 
-// audienceRules requires exactly one kind of audience.
-func audienceRules(to reporter, a *Audience) {
-	kinds := 0
-	for _, given := range [...]bool{a.Users != nil, a.ContactsOf != "", a.Chat != "", a.Topic != "", a.All} {
-		if given {
-			kinds++
-		}
-	}
-	if kinds != 1 {
-		to.ReportError(a, "", "", "exactly_one", "users, contacts_of, chat, topic, all")
-	}
-}
-
-// eventRules limits the aps object of an event and refuses an empty alert.
-func eventRules(to reporter, e *EventRequest) {
-	objectRules(to, e.APS, "aps", MaxAPS)
-	objectRules(to, e.FCM, "fcm", MaxFCM)
-	webPushRules(to, e.WebPush)
-	topicsRules(to, e.Topic)
-	if e.Alert != nil && *e.Alert == (Alert{}) {
-		to.ReportError(e.Alert, "alert", "Alert", "required", "title or body")
-	}
-}
-
-// dataFits reports whether a map of strings has at most so many bytes as JSON. It is encoded only if it
-// could have more when every byte is escaped.
-func dataFits(v reflect.Value, most int) bool {
-	data, ok := v.Interface().(map[string]string)
-	size := len(`{}`)
-	for name, value := range data {
-		size += 6*(len(name)+len(value)) + len(`"":"",`)
-	}
-	return ok && (size <= most || jsonSize(data) <= most)
-}
-
-// eventTypeRules checks the rules between fields of an event type that do not depend on its
-// templates.
-func eventTypeRules(to reporter, t *EventTypeRequest) {
-	if t.PushType == PushBackground && t.Priority == 10 {
-		to.ReportError(t.Priority, "priority", "Priority", "background", "")
-	}
-	objectRules(to, t.APS, "aps", MaxAPS)
-	objectRules(to, t.FCM, "fcm", MaxFCM)
-	webPushRules(to, t.WebPush)
-	topicsRules(to, t.Topic)
-	localizedRules(to, t.Localized)
-}
-
-// webPushRules limits a webpush object.
-func webPushRules(to reporter, o *WebPushOptions) {
-	if o != nil && jsonSize(o) > MaxWebPush {
-		to.ReportError(json.RawMessage{}, "webpush", "WebPush", "max", fmt.Sprint(MaxWebPush))
-	}
-}
-
-// localizedRules requires a text in each language, and names each language once.
-func localizedRules(to reporter, texts map[string]LocalizedText) {
-	names, seen := slices.Sorted(maps.Keys(texts)), map[string]string{}
-	for _, name := range names {
-		field, same := "localized["+name+"]", strings.ToLower(name)
-		if texts[name] == (LocalizedText{}) {
-			to.ReportError(texts[name], field, "", "required", "title or body")
-		}
-		if other := seen[same]; other != "" {
-			to.ReportError(texts[name], field, "", "unique", other)
-		}
-		seen[same] = name
-	}
-	if jsonSize(texts) > MaxLocalized {
-		to.ReportError(json.RawMessage{}, "localized", "Localized", "max", fmt.Sprint(MaxLocalized))
-	}
-}
-
-// saleRules refuses a sale that ends before it starts, whose longest hold is shorter than its hold, that
-// lists a sku twice, or lists one without its stock or with two numbers for it.
-func saleRules(to reporter, r *SaleRequest) {
-	if r.StartsAt != nil && r.EndsAt != nil && !r.StartsAt.Before(r.EndsAt.Time) {
-		to.ReportError(r.EndsAt, "ends_at", "EndsAt", "after", "starts_at")
-	}
-	hold := DefaultHold.Milliseconds()
-	if r.HoldMS != nil {
-		hold = *r.HoldMS
-	}
-	if r.MaxHoldMS != nil && *r.MaxHoldMS < hold {
-		to.ReportError(*r.MaxHoldMS, "max_hold_ms", "MaxHoldMS", "min", fmt.Sprint(hold, ", as hold_ms is"))
-	}
-	skus := make([]string, len(r.Items))
-	for i := range r.Items {
-		item := &r.Items[i]
-		skus[i] = item.SKU
-		switch {
-		case item.Stock == nil && item.Total == nil:
-			to.ReportError(item.Stock, fmt.Sprintf("items[%d].stock", i), "", "required", "")
-		case item.Stock != nil && item.Total != nil && *item.Stock != *item.Total:
-			to.ReportError(item.Total, fmt.Sprintf("items[%d].total", i), "", "equal", "stock")
-		}
-	}
-	uniqueSKUs(to, "items", skus)
-}
-
-func reservationRules(to reporter, r *ReservationRequest) {
-	if len(r.Lines) < 2 {
-		return
-	}
-	skus := make([]string, len(r.Lines))
-	for i := range r.Lines {
-		skus[i] = r.Lines[i].SKU
-	}
-	uniqueSKUs(to, "lines", skus)
-}
-
-// uniqueSKUs reports each sku that a list repeats.
-func uniqueSKUs(to reporter, list string, skus []string) {
-	unique(to, map[string]string{}, skus, func(i int) string { return fmt.Sprintf("%s[%d].sku", list, i) })
-}
-
 // unique reports each name that was seen before, and notes the fields of the others. If a name is
 // not an identifier, only the rule identifier reports it.
 func unique(to reporter, seen map[string]string, names []string, field func(int) string) {
@@ -338,72 +217,4 @@ func unique(to reporter, seen map[string]string, names []string, field func(int)
 			to.ReportError(name, field(i), "", "unique", what)
 		}
 	}
-}
-
-// topicUsersRules requires a user, and refuses one who is named twice.
-func topicUsersRules(to reporter, r *TopicUsersRequest) {
-	if len(r.Add)+len(r.Remove) == 0 {
-		to.ReportError(r.Add, "add", "Add", "required", "a user, or one in remove")
-	}
-	seen := map[string]string{}
-	unique(to, seen, r.Add, func(i int) string { return fmt.Sprintf("add[%d]", i) })
-	unique(to, seen, r.Remove, func(i int) string { return fmt.Sprintf("remove[%d]", i) })
-}
-
-// deadLettersRules requires a caller who means all dead letters to say so, and refuses a queue beside a kind that has
-// none.
-func deadLettersRules(to reporter, r *DeadLettersRequest) {
-	if !r.All && r.Kind == "" && r.Reason == "" && r.Type == "" && r.App == "" && r.Queue == "" {
-		to.ReportError(r.All, "all", "All", "required", "to be true, or one of kind, reason, type, app and queue")
-	}
-	if CheckDeadQueue(r.Kind, r.Queue) != nil {
-		to.ReportError(r.Queue, "queue", "Queue", "job", "")
-	}
-}
-
-// deadQueueRule is broken by a queue beside a kind of dead letters that has none.
-const deadQueueRule = "is for the kind job alone"
-
-// CheckDeadQueue refuses a queue beside a kind of dead letters that has none.
-func CheckDeadQueue(kind, queue string) error {
-	if queue != "" && kind != "" && kind != DeadJob {
-		return Invalid("queue", "job", deadQueueRule)
-	}
-	return nil
-}
-
-// objectRules requires a field to be a JSON object of at most so many bytes.
-func objectRules(to reporter, object json.RawMessage, field string, most int) {
-	if len(object) == 0 || string(object) == "null" {
-		return
-	}
-	if object[0] != '{' {
-		to.ReportError(object, field, field, "object", "")
-		return
-	}
-	if len(object) <= most {
-		return
-	}
-	if short, err := ShortestJSON(object); err == nil && len(short) > most {
-		to.ReportError(object, field, field, "max", fmt.Sprint(most))
-	}
-}
-
-// ShortestJSON is a JSON value without blanks and without escapes that it does not need, so that its size does not
-// depend on how the caller's library writes characters. Numbers stay as they are.
-func ShortestJSON(raw json.RawMessage) (json.RawMessage, error) {
-	short := jsontext.Value(bytes.Clone(raw))
-	err := short.Format(jsontext.PreserveRawStrings(false))
-	return json.RawMessage(short), err
-}
-
-// jsonSize is the size of v in bytes as JSON without escaping for HTML.
-func jsonSize(v any) int {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return 0
-	}
-	return b.Len() - 1 // without the newline that Encode adds
 }
