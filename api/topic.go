@@ -5,6 +5,7 @@ const (
 	MaxTopics      = 1000    // per user
 	MaxTopicChange = 1000    // users that one call adds to a topic, and as many that it removes
 	MaxTopicBody   = 1 << 20 // bytes of POST /v1/topics/{topic}/users
+	MaxTopicCount  = 1000    // members of a topic that the list of topics counts
 )
 
 // TopicRequest is the body of PUT /v1/topics/{topic}.
@@ -17,6 +18,22 @@ type TopicRequest struct {
 type Topic struct {
 	Topic string `json:"topic" example:"news"`
 	Open  bool   `json:"open" example:"true"`
+}
+
+// ListedTopic is a topic that has members or is open.
+type ListedTopic struct {
+	Topic string `json:"topic" example:"news"`
+	Open  bool   `json:"open" example:"true"`
+	// Members is the number of members, up to MaxTopicCount.
+	Members int64 `json:"members" example:"42"`
+	// More says that there are more members than were counted.
+	More bool `json:"more,omitempty"`
+}
+
+// TopicList is the answer of GET /v1/topics.
+type TopicList struct {
+	Items []ListedTopic `json:"items"`
+	Next  string        `json:"next,omitempty"`
 }
 
 // TopicUsersRequest is the body of POST /v1/topics/{topic}/users: who joins the topic and who

@@ -85,6 +85,7 @@ func (s *server) routes() []web.Route {
 		route("PUT", "/v1/users/{user}/topics/{topic}", api.ScopePush, web.Handle(s.joinTopic)).For(api.UserScopeDevices),
 		route("DELETE", "/v1/users/{user}/topics/{topic}", api.ScopePush, web.Handle(s.leaveTopic)).For(api.UserScopeDevices),
 		route("GET", "/v1/users/{user}/topics", api.ScopePush, web.Handle(s.listUserTopics)).For(api.UserScopeDevices),
+		route("GET", "/v1/topics", web.AnyKey, web.Handle(s.listTopics)),
 		route("PUT", "/v1/topics/{topic}", api.ScopePush, web.Handle(s.putTopic)),
 		route("GET", "/v1/topics/{topic}", api.ScopePush, web.Handle(s.getTopic)),
 		route("POST", "/v1/topics/{topic}/users", api.ScopePush, web.Handle(s.changeTopic).WithMaxBody(api.MaxTopicBody)),

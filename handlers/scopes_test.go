@@ -75,6 +75,7 @@ var mayCall = map[string]string{
 	"PUT /v1/users/{user}/topics/{topic}":        "push admin",
 	"DELETE /v1/users/{user}/topics/{topic}":     "push admin",
 	"GET /v1/users/{user}/topics":                "push admin",
+	"GET /v1/topics":                             "push ops ops:read admin",
 	"PUT /v1/topics/{topic}":                     "push admin",
 	"GET /v1/topics/{topic}":                     "push admin",
 	"POST /v1/topics/{topic}/users":              "push admin",

@@ -62,6 +62,30 @@ func (s *server) listUserTopics(ctx context.Context, in *userPageRequest) (*web.
 	return web.OK(&api.UserTopicList{Items: items, Next: next}), err
 }
 
+// listTopics lists all topics.
+//
+//	@Summary		List the topics
+//	@Description	Lists the topics that have members or are open, by name. Up to 1,000 members of each are counted. A topic whose name
+//	@Description	was misspelt by a caller is found here. The key needs the scope `push` or `ops:read`. Not for user tokens.
+//	@Tags			push
+//	@ID				listTopics
+//	@Produce		json
+//	@Param			limit	query		int				false	"Items per page"	minimum(1)	maximum(500)	default(50)
+//	@Param			cursor	query		string			false	"next of the page before"
+//	@Success		200		{object}	api.TopicList	"A page, by name"
+//	@Failure		403		{object}	api.Problem		"forbidden: the key has neither the scope push nor the scope ops:read"
+//	@Router			/v1/topics [get]
+func (s *server) listTopics(ctx context.Context, in *web.Page) (*web.Reply[api.TopicList], error) {
+	if err := needsOneOf(ctx, api.ScopePush, api.ScopeOpsRead); err != nil {
+		return nil, err
+	}
+	read := func(ctx context.Context, _, after string, limit int) ([]api.ListedTopic, error) {
+		return s.o.Record.Topics(ctx, after, limit)
+	}
+	items, next, err := web.ReadPage(ctx, *in, read, "", func(t *api.ListedTopic) string { return t.Topic })
+	return web.OK(&api.TopicList{Items: items, Next: next}), err
+}
+
 type topicUsersRequest struct {
 	Topic string `path:"topic" validate:"identifier"`
 	web.Page

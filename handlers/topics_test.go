@@ -48,6 +48,31 @@ func TestP11_Topics(t *testing.T) {
 	})
 }
 
+// GET /v1/topics shows every topic with its members, also one that is only open, by pages.
+func TestP11_TheListOfTopics(t *testing.T) {
+	t.Parallel()
+	eachSQL(t, func(t *testing.T, w *world) {
+		w.get("/v1/topics").wants(t, 200, `{"items":[]}`)
+		w.put("/v1/topics/art", `{"open":true}`).wants(t, 204, "")
+		w.put("/v1/topics/news", `{"open":true}`).wants(t, 204, "")
+		w.post("/v1/topics/news/users", `{"add":["amy","bob"]}`).wants(t, 204, "")
+		w.put("/v1/users/bob/topics/nwes", "").wants(t, 204, "")
+		w.put("/v1/users/bob/topics/News", "").wants(t, 204, "")
+		first := w.get("/v1/topics?limit=2").wants(t, 200, `{"items":[{"topic":"News","open":false,"members":1},{"topic":"art","open":true,"members":0}],"next":"*"}`)
+		w.get("/v1/topics?limit=2&cursor="+first.member(t, "next")).
+			wants(t, 200, `{"items":[{"topic":"news","open":true,"members":2},{"topic":"nwes","open":false,"members":1}]}`)
+		w.put("/v1/topics/art", `{"open":false}`).wants(t, 204, "")
+		w.del("/v1/users/bob/topics/nwes").wants(t, 204, "")
+		w.get("/v1/topics").wants(t, 200, `{"items":[{"topic":"News","open":false,"members":1},{"topic":"news","open":true,"members":2}]}`)
+		for scope, status := range map[api.Scope]int{api.ScopePush: 200, api.ScopeOpsRead: 200, api.ScopeOps: 200, api.ScopeChat: 403} {
+			if a := w.do(get("/v1/topics").with("Authorization: Bearer " + w.mustKey(scope))); a.status != status {
+				t.Errorf("%s: %d %s", scope, a.status, a.body)
+			}
+		}
+		w.do(get("/v1/topics").with(w.mustToken("bob", api.UserScopeDevices))).wants(t, 403, problem(api.CodeForbidden, "a user token does not open this call"))
+	})
+}
+
 func TestTopicsArePaged(t *testing.T) {
 	t.Parallel()
 	w := setup(t)

@@ -233,6 +233,8 @@ var words = map[string]string{
 	"topic":                       "The app's topic at APNs, or its name in the apps file",
 	"Audience.topic":              "The members of this topic",
 	"Topic.topic":                 "The topic",
+	"ListedTopic.topic":           "The topic",
+	"ListedTopic.members":         "The number of members; at most 1,000 are counted",
 	"UserTopic.topic":             "The topic",
 	"total":                       "All units: available + held + sold",
 	"type":                        "The event type",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/jmoiron/sqlx"
 
@@ -136,6 +137,52 @@ func (db *DB) SetTopicOpen(ctx context.Context, topic string, open bool) error {
 func (db *DB) TopicOpen(ctx context.Context, topic string) (open bool, err error) {
 	err = db.get(ctx, &open, "SELECT COUNT(*) FROM open_topics WHERE topic = ?", topic)
 	return open, err
+}
+
+// Topics lists the topics that have members or are open by name, at most limit of them, beginning after a name. It counts
+// up to api.MaxTopicCount members of each, so that a page costs the same however many there are. It makes two round trips
+// for 500 topics: their names, and what is said of each.
+func (db *DB) Topics(ctx context.Context, after string, limit int) ([]api.ListedTopic, error) {
+	var names []string
+	err := db.list(ctx, &names, "SELECT * FROM (SELECT topic FROM topic_members WHERE topic > ? GROUP BY topic ORDER BY topic LIMIT ?) m "+
+		"UNION SELECT * FROM (SELECT topic FROM open_topics WHERE topic > ? ORDER BY topic LIMIT ?) o ORDER BY topic LIMIT ?",
+		after, limit, after, limit, limit)
+	out := make([]api.ListedTopic, 0, len(names))
+	for part := range slices.Chunk(names, chunk) {
+		if err == nil {
+			out, err = db.countTopics(ctx, part, out)
+		}
+	}
+	return out, err
+}
+
+// countTopics appends what is said of topics, in the order of the names. It counts one member more than api.MaxTopicCount
+// at most.
+func (db *DB) countTopics(ctx context.Context, topics []string, out []api.ListedTopic) ([]api.ListedTopic, error) {
+	const one = "SELECT ? AS topic, (SELECT COUNT(*) FROM open_topics WHERE topic = ?) AS is_open, COUNT(*) AS members " +
+		"FROM (SELECT 1 FROM topic_members WHERE topic = ? LIMIT ?) m"
+	args := make([]any, 0, 4*len(topics))
+	for _, topic := range topics {
+		args = append(args, topic, topic, topic, api.MaxTopicCount+1)
+	}
+	var found []topicCount
+	err := db.list(ctx, &found, strings.Repeat(one+" UNION ALL ", len(topics)-1)+one, args...)
+	said := make(map[string]topicCount, len(found))
+	for _, t := range found {
+		said[t.Topic] = t
+	}
+	for _, topic := range topics {
+		t := said[topic]
+		members := min(t.Members, api.MaxTopicCount)
+		out = append(out, api.ListedTopic{Topic: topic, Open: t.Open, Members: members, More: t.Members > members})
+	}
+	return out, err
+}
+
+type topicCount struct {
+	Topic   string `db:"topic"`
+	Open    bool   `db:"is_open"`
+	Members int64  `db:"members"`
 }
 
 // membership is one side of a row of topic_members.

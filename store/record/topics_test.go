@@ -76,6 +76,29 @@ func TestP11_JoiningAndLeaving(t *testing.T) {
 	})
 }
 
+// TestP11_MembersAreCountedUpToABound: a page of the list of topics reads so many members of each and no more.
+func TestP11_MembersAreCountedUpToABound(t *testing.T) {
+	t.Parallel()
+	eachRecord(t, func(t *testing.T, db *record.DB) {
+		fill := func(topic string, n int) {
+			mustInsert(t, db, "topic_members (topic, user_id, joined_at)", n, func(i int) string { return fmt.Sprintf("('%s', 'u%05d', 1)", topic, i) })
+		}
+		fill("large", api.MaxTopicCount+2)
+		fill("just", api.MaxTopicCount)
+		mustFillTopics(t, db, "bob", 550) // more than one statement counts
+		got, err := db.Topics(t.Context(), "", 501)
+		storetest.Must(t, err)
+		if len(got) != 501 || got[500] != (api.ListedTopic{Topic: "filler-0500", Members: 1}) {
+			t.Errorf("%d topics, the last %+v", len(got), got[len(got)-1])
+		}
+		got, err = db.Topics(t.Context(), "filler-0548", 501)
+		want := []api.ListedTopic{{Topic: "filler-0549", Members: 1}, {Topic: "just", Members: api.MaxTopicCount}, {Topic: "large", Members: api.MaxTopicCount, More: true}}
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("%+v, %v, want %+v", got, err, want)
+		}
+	})
+}
+
 // TestP11_ChangesAreAllOrNone: one user who is in too many topics keeps everybody out and in.
 func TestP11_ChangesAreAllOrNone(t *testing.T) {
 	t.Parallel()
