@@ -34,6 +34,9 @@ func pages() []page {
 		{"GET /console/users/{user}", (*visit).user, "", "", ""},
 		{"POST /console/users/{user}/devices/{token}/test", (*visit).testDevice, "", "", ""},
 
+		{"GET /console/event-types", (*visit).eventTypes, "Event types", api.ScopePush, api.ScopeOpsRead},
+		{"GET /console/topics", (*visit).topics, "Topics", api.ScopeOpsRead, api.ScopeOpsRead},
+
 		{"GET /console/jobs", (*visit).queues, "Jobs", api.ScopeOpsRead, api.ScopeOpsRead},
 		{"GET /console/queues/{queue}", (*visit).queue, "", "", ""},
 		{"GET /console/queues/{queue}/pause", (*visit).askPause, "", "", ""},

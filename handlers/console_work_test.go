@@ -266,6 +266,32 @@ func TestN1_Users(t *testing.T) {
 }
 
 // A sale's stock is a chart and a table, and is changed only if nobody else changed the sale meanwhile.
+// Event types show the texts that decide what phones show, and topics tell a misspelt one by its members.
+func TestN1_EventTypesAndTopics(t *testing.T) {
+	t.Parallel()
+	w := setupConsole(t)
+	admin := w.mustKey(api.ScopeAdmin)
+	cookie := w.login(admin)
+	auth := "Authorization: Bearer " + admin
+	w.page("/console/event-types", cookie).shows(t, 200, "There is no event type")
+	w.page("/console/topics", cookie).shows(t, 200, "No topic has a member")
+	photo := put("/v1/event-types/photo.shared", `{"title":"New <b>photo</b>","body":"{{.actor}} shared","topic":"com.example.app","localized":{"de":{"title":"Neues Foto"}}}`)
+	if a := w.do(photo.with(auth)); a.status != 201 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	w.do(put("/v1/users/bob/topics/nwes", "").with(auth)).wants(t, 204, "")
+	w.do(put("/v1/topics/news", `{"open":true}`).with(auth)).wants(t, 204, "")
+	types := w.page("/console/event-types", cookie).shows(t, 200, `href="./events?type=photo.shared"`, "New <b>photo</b>", "{{.actor}} shared", "<td>de </td>", "<td>alert</td>", "com.example.app")
+	types.hides(t, "New <b>photo</b>")
+	w.page("/console/topics", cookie).shows(t, 200, `>news</th><td>yes</td><td class="n">0<`, `>nwes</th><td>no</td><td class="n">1<`)
+	reader := w.login(w.mustKey(api.ScopeOpsRead))
+	w.page("/console/topics", reader).shows(t, 200, ">nwes<").hides(t, "event-types")
+	w.page("/console/event-types", reader).shows(t, 403, "lacks the scope push")
+	w.page("/console/users/nobody", cookie).shows(t, 200, "Nothing is on record about a user of this name")
+	w.do(put("/v1/users/bob/opt-outs/news", "").with(auth)).wants(t, 204, "")
+	w.page("/console/users/bob", cookie).shows(t, 200).hides(t, "Nothing is on record")
+}
+
 func TestN1_Sales(t *testing.T) {
 	t.Parallel()
 	w := setupConsole(t)
