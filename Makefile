@@ -49,9 +49,11 @@ release: ## build static binaries for Linux and macOS into dist/, each with what
 	done
 	cd $(DIST) && { sha256sum fanfare-* 2>/dev/null || shasum -a 256 fanfare-*; } >SHA256SUMS
 
-image: ## build the image for amd64 and arm64 with its SBOM and provenance, and push it as IMAGE:VERSION (needs docker buildx)
+image: ## build the image for amd64 and arm64 with its SBOM and provenance, and push it as IMAGE:VERSION, and print its digest (needs docker buildx)
+	mkdir -p $(DIST)
 	docker buildx build --platform linux/amd64,linux/arm64 --build-arg VERSION=$(VERSION) --sbom=true --provenance=mode=max \
-		--tag $(IMAGE):$(VERSION) --push .
+		--tag $(IMAGE):$(VERSION) --metadata-file $(DIST)/image.json --push .
+	@echo "$(IMAGE)@$$(sed -n 's/.*"containerimage.digest": *"\([^"]*\)".*/\1/p' $(DIST)/image.json)"
 
 quick: ## vet and test what needs no server, without the race detector, in a minute
 	go vet ./...

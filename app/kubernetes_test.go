@@ -45,8 +45,11 @@ type manifest struct {
 			Metadata struct{ Labels labels }
 			Spec     podSpec
 		}
-		Rules []struct { // of an Ingress
-			HTTP struct{ Paths []ingressPath }
+		Rules []struct {
+			HTTP        struct{ Paths []ingressPath } // of an Ingress
+			Matches     []routeMatch                  // these three of an HTTPRoute
+			BackendRefs []backendRef                  `yaml:"backendRefs"`
+			Timeouts    map[string]string
 		}
 	}
 }
@@ -60,6 +63,13 @@ type ingressPath struct {
 			Port struct{ Name string }
 		}
 	}
+}
+
+type routeMatch struct{ Path struct{ Type, Value string } }
+
+type backendRef struct {
+	Name string
+	Port int
 }
 
 type podSpec struct {
@@ -177,28 +187,47 @@ func TestKubernetes(t *testing.T) {
 	}
 }
 
-// The Ingress of docs/proxies.md sends to the Service of the base, waits as long as a long poll, and takes
-// the largest body.
+// The route of a Gateway and the Ingress of docs/proxies.md send to the Service of the base. The annotations for
+// controllers let them wait as long as a long poll, and take the largest body.
 func TestIngress(t *testing.T) {
 	t.Parallel()
-	block := regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$").FindStringSubmatch(storetest.RepositoryFile(t, "docs/proxies.md"))
-	if block == nil {
-		t.Fatal("docs/proxies.md has no Ingress")
+	text := storetest.RepositoryFile(t, "docs/proxies.md")
+	shown := map[string]manifest{}
+	for _, block := range regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$").FindAllStringSubmatch(text, -1) {
+		var m manifest
+		storetest.Must(t, yaml.Unmarshal([]byte(block[1]), &m))
+		shown[m.Kind] = m
 	}
-	var ingress manifest
-	storetest.Must(t, yaml.Unmarshal([]byte(block[1]), &ingress))
+	if len(shown) != 2 {
+		t.Fatalf("docs/proxies.md has %v", slices.Collect(maps.Keys(shown)))
+	}
 	service := mustManifests(t)["Service"]
-	for _, p := range ingress.Spec.Rules[0].HTTP.Paths {
+	for _, p := range shown["Ingress"].Spec.Rules[0].HTTP.Paths {
 		if to := p.Backend.Service; p.Path != "/v1/" || p.PathType != "Prefix" || to.Name != service.Metadata.Name || to.Port.Name != service.Spec.Ports[0].Name {
 			t.Errorf("the Ingress sends %+v, the service is %+v", p, service)
 		}
 	}
-	of := func(name string) string { return ingress.Metadata.Annotations["nginx.ingress.kubernetes.io/"+name] }
-	if wait, err := strconv.Atoi(of("proxy-read-timeout")); err != nil || time.Duration(wait)*time.Second < api.MaxPollWait+10*time.Second {
-		t.Errorf("it waits %d s", wait)
+	route := shown["HTTPRoute"].Spec.Rules[0]
+	if to, path := route.BackendRefs[0], route.Matches[0].Path; path.Type != "PathPrefix" || path.Value != "/v1" || to.Name != service.Metadata.Name || to.Port != service.Spec.Ports[0].Port {
+		t.Errorf("the Gateway sends %+v, the service is %+v", route, service)
 	}
-	if size, err := strconv.Atoi(strings.TrimSuffix(of("proxy-body-size"), "m")); err != nil || size<<20 <= api.MaxBatchBody {
-		t.Errorf("it takes %d MiB", size)
+	if route.Timeouts["request"] != "0s" {
+		t.Errorf("the Gateway ends streams: %v", route.Timeouts)
+	}
+	waits := regexp.MustCompile("`[a-z./]+/(?:proxy-read-timeout|timeout-server): \"?(\\d+)s?\"?`").FindAllStringSubmatch(text, -1)
+	for _, wait := range waits {
+		if seconds, _ := strconv.Atoi(wait[1]); time.Duration(seconds)*time.Second < api.MaxPollWait+10*time.Second {
+			t.Errorf("too short: %s", wait[0])
+		}
+	}
+	sizes := regexp.MustCompile("`[a-z./]+/[a-z-]*body-size: (\\d+)m`").FindAllStringSubmatch(text, -1)
+	for _, size := range sizes {
+		if mib, _ := strconv.Atoi(size[1]); mib<<20 <= api.MaxBatchBody {
+			t.Errorf("too small: %s", size[0])
+		}
+	}
+	if len(waits) != 3 || len(sizes) != 2 {
+		t.Errorf("%d times and %d sizes", len(waits), len(sizes))
 	}
 }
 

@@ -144,7 +144,8 @@ func TestTheChartIsTheBase(t *testing.T) {
 // Two releases in one namespace share no name and no pod, and each of their manifests selects its own pods.
 func TestTwoReleasesStayApart(t *testing.T) {
 	for release, name := range map[string]string{"fanfare": "fanfare", "my-fanfare": "my-fanfare", "shop": "shop-fanfare"} {
-		all, _, err := render(t, release, "secret: {existing: store}\ningress: {enabled: true, host: a.example, tlsSecret: tls}")
+		all, _, err := render(t, release, "secret: {existing: store}\ningress: {enabled: true, host: a.example, tlsSecret: tls}\n"+
+			"httpRoute: {enabled: true, hostnames: [a.example], parentRefs: [{name: public}]}")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -167,6 +168,9 @@ func TestTwoReleasesStayApart(t *testing.T) {
 				if label, is := strings.CutPrefix(path, selector+"/app.kubernetes.io/"); is && label != "name" && label != "instance" {
 					t.Errorf("%s of %s selects by %s", kind, release, label)
 				}
+			}
+			if kind == "HTTPRoute" && leaves["/spec/rules/0/backendRefs/"+name+"/port"] == nil {
+				t.Errorf("the HTTPRoute of %s sends elsewhere: %v", release, leaves)
 			}
 			if kind == "Ingress" && leaves["/spec/rules/0/http/paths/0/backend/service/name"] != name {
 				t.Errorf("the Ingress of %s sends to %v", release, leaves["/spec/rules/0/http/paths/0/backend/service/name"])
@@ -259,6 +263,9 @@ func TestWrongValuesAreNamed(t *testing.T) {
 		"secret: {existing: a}\napns: {keyID: A}":                                                      "apns.keyID and apns.teamID",
 		"secret: {redisURL: 'redis://r', databaseURL: 'mysql://u:p@h/d'}\napns: {keyID: A, teamID: B}": "apns.key is needed",
 		"secret: {existing: a}\ningress: {enabled: true}":                                              "ingress.host is needed",
+		"secret: {existing: a}\ningress: {annotations: {a: 5}}":                                        "/ingress/annotations/a",
+		"secret: {existing: a}\nhttpRoute: {enabled: true, hostnames: [a]}":                            "httpRoute.parentRefs is needed",
+		"secret: {existing: a}\nhttpRoute: {enabled: true, parentRefs: [{name: a}]}":                   "httpRoute.hostnames is needed",
 	} {
 		if _, _, err := render(t, "fanfare", values); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", values, err, want)
@@ -266,28 +273,55 @@ func TestWrongValuesAreNamed(t *testing.T) {
 	}
 }
 
-// The Ingress is that of docs/proxies.md.
-func TestTheIngressIsTheDocuments(t *testing.T) {
+// The HTTPRoute and the Ingress are those of docs/proxies.md, and have what the values say.
+func TestTheWaysInAreTheDocuments(t *testing.T) {
+	const exists = "secret: {existing: a}\n"
 	text, err := os.ReadFile("../../docs/proxies.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, block, _ := strings.Cut(string(text), "```yaml\napiVersion: networking.k8s.io/v1\n")
-	block, _, _ = strings.Cut(block, "```")
-	want := map[string]any{}
-	flat("", mustObject(t, "apiVersion: networking.k8s.io/v1\n"+block), want)
-	all, _, err := render(t, "fanfare", "secret: {existing: a}\ningress: {enabled: true, host: fanfare.example.com, tlsSecret: fanfare-tls}")
+	for kind, values := range map[string]string{
+		"HTTPRoute": "httpRoute: {enabled: true, hostnames: [fanfare.example.com], parentRefs: [{name: public, namespace: gateways}]}",
+		"Ingress":   "ingress: {enabled: true, className: nginx, host: fanfare.example.com, tlsSecret: fanfare-tls}",
+	} {
+		before, after, _ := strings.Cut(string(text), "\nkind: "+kind+"\n")
+		_, version, _ := strings.Cut(before[strings.LastIndex(before, "```yaml"):], "\n")
+		block, _, _ := strings.Cut(after, "```")
+		want, got := map[string]any{}, map[string]any{}
+		flat("", mustObject(t, version+"\nkind: "+kind+"\n"+block), want)
+		all, _, err := render(t, "fanfare", exists+values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		flat("", all[kind], got)
+		for path, value := range want {
+			if got[path] != value {
+				t.Errorf("%s%s is %v, in the document %v", kind, path, got[path], value)
+			}
+		}
+		for path, value := range got {
+			if _, known := want[path]; !known && !strings.HasPrefix(path, "/metadata/labels/") {
+				t.Errorf("%s%s is %v, and not in the document", kind, path, value)
+			}
+		}
+		if len(want) < 10 {
+			t.Errorf("the document has only %v", want)
+		}
+	}
+	all, _, err := render(t, "shop", exists+"service: {port: 8080}\nhttpRoute: {enabled: true, hostnames: [a.example], parentRefs: [{name: g}], timeouts: null, annotations: {a: b}}\n"+
+		"ingress: {enabled: true, host: a.example, annotations: {nginx.org/client-max-body-size: 5m}}")
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := map[string]any{}
-	flat("", all["Ingress"], got)
-	for path, value := range want {
-		if got[path] != value {
-			t.Errorf("%s is %v, in the document %v", path, got[path], value)
+	leaves := map[string]any{}
+	flat("", all["HTTPRoute"], leaves)
+	flat("", all["Ingress"], leaves)
+	for path, want := range map[string]any{
+		"/spec/rules/0/backendRefs/shop-fanfare/port": 8080.0, "/spec/rules/0/timeouts/request": nil, "/metadata/annotations/a": "b",
+		"/spec/ingressClassName": nil, "/metadata/annotations/nginx.org/client-max-body-size": "5m",
+	} {
+		if leaves[path] != want {
+			t.Errorf("%s is %v, want %v", path, leaves[path], want)
 		}
-	}
-	if len(want) < 10 {
-		t.Errorf("the document has only %v", want)
 	}
 }
