@@ -14,7 +14,7 @@ import (
 
 // documents are the documents of the repository, which the server shows at /docs/.
 //
-//go:embed *.md docs/*.md docs/*.png docs/*.html docs/spec/*.md docs/start/*.md docs/monitoring bench/RESULTS.md clients/python/README.md clients/typescript/README.md
+//go:embed *.md docs/*.md docs/*.png docs/*.html docs/spec/*.md docs/start/*.md docs/monitoring bench/RESULTS.md clients/*/README.md
 var documents embed.FS
 
 func main() {

@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 exec </dev/null
 
 clients/go/test.sh
-for language in typescript python; do "clients/$language/test.sh"; done
+for language in typescript python kotlin swift; do "clients/$language/test.sh"; done
 
 if ! command -v npm >/dev/null; then
 	echo "== clients: skipped, since npm is not installed (https://nodejs.org)"

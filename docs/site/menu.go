@@ -39,12 +39,14 @@ func menu() []group {
 		{Name: "Clients", docs: []document{
 			{"clients/typescript/README.md", "a client in TypeScript for Node and browsers: calls, streams, workers, Web Push"},
 			{"clients/python/README.md", "a client in Python, of the standard library alone: calls, streams, workers"},
+			{"clients/kotlin/README.md", "a client in Kotlin for Android apps: devices, settings, topics, chats, reservations"},
+			{"clients/swift/README.md", "a client in Swift for apps on iOS and macOS: devices, settings, topics, chats, reservations"},
 		}},
 		{Name: "Operating", docs: []document{
 			{"docs/configuration.md", "every environment variable; real Redis and MySQL, several processes, credentials of APNs"},
 			{"docs/operations.md", "deploying, updating, moving in, keys, FCM and Web Push, backups"},
 			{"docs/runbook.md", "what you see when something is wrong, and the commands that examine and repair it"},
-			{"docs/proxies.md", "nginx, Caddy or an Ingress in front of fanfare"},
+			{"docs/proxies.md", "nginx, Caddy, a Gateway or an Ingress in front of fanfare"},
 			{"docs/scaling.md", "what to add and when, with the arithmetic"},
 			{"docs/monitoring/README.md", "metrics, alert rules for Prometheus, a dashboard for Grafana"},
 			{"docs/monitoring/log.md", "all warnings and errors of the log, and the keys of its lines"},
