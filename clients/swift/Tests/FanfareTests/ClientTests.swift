@@ -6,7 +6,7 @@ import XCTest
 @testable import Fanfare
 
 /// Against a real server, which test.sh starts: FANFARE_URL, and FANFARE_KEY, an API key with all scopes. FANFARE_LOSSY is
-/// the same server behind a proxy that loses each second answer.
+/// the same server behind a proxy that loses each second answer, and FANFARE_SILENT behind one whose connections fall silent.
 final class ClientTests: XCTestCase {
     private let environment = ProcessInfo.processInfo.environment
     private var url: URL { URL(string: environment["FANFARE_URL"]!)! }
@@ -208,6 +208,23 @@ final class ClientTests: XCTestCase {
         XCTAssertGreaterThanOrEqual(count, 1)
         let wrong = await failure { for try await _ in Client(url: self.url, user: user, token: { "wrong" }).streamMessages() {} } as? Problem
         XCTAssertEqual(wrong?.status, 401)
+    }
+
+    func testAStreamThatFallsSilentIsOpenedAgain() async throws {
+        let user = fresh("bob"), team = try await chat(with: user, "0"), cuts = Counter()
+        let token = try await self.token(user)
+        let bob = Client(url: URL(string: environment["FANFARE_SILENT"]!)!, user: user, token: { token })
+        var texts: [String] = []
+        for try await event in bob.streamMessages(StreamOptions(silence: 2, onCut: { cut in Task { if "\(cut)".contains("silent") { await cuts.next() } } })) {
+            texts.append(try event.decode(Message.self).text)
+            if texts.count == 3 { break }
+            let seen = await cuts.value, next = String(texts.count)
+            Task {
+                while await cuts.value == seen { try await Task.sleep(nanoseconds: 20_000_000) }
+                try await self.say(next, in: team)
+            }
+        }
+        XCTAssertEqual(texts, ["0", "1", "2"])
     }
 
     func testACancelledTaskEndsItsStream() async throws {
