@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Compares the client in Swift with the OpenAPI document, and, where there is Swift, compiles it with the code of the
-# documents and tests it against a real server.
+# documents and tests it against a real server. Debian has Swift from 13 on. On an older one, debootstrap makes a tree of
+# trixie with swiftlang, libc6-dev, libstdc++-14-dev and git, and a script called swift on PATH runs it there with chroot,
+# this folder and /proc mounted.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 exec </dev/null
