@@ -286,7 +286,7 @@ func TestThePageOfTheTour(t *testing.T) {
 	t.Cleanup(site.Close)
 	w := setup(t)
 	w.workChats()
-	w.mustChat("team", "alice", "bob")
+	w.mustChat("team", "alice", "bob", "carol") // carol acknowledges nothing: what all have acknowledged is not kept
 	b := mustBrowser(t, site.URL)
 	b.open(t, site.URL+tour[1]+w.url+tour[2], "#state")
 	b.shows(t, "#state", "live")
