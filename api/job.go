@@ -239,6 +239,35 @@ type JobQueue struct {
 	Dead int64 `json:"dead" example:"0"`
 	// DeadLetters is the number of dead letters that the queue has now.
 	DeadLetters int64 `json:"dead_letters" example:"0"`
+	// LastHour has what the queue counted in the last 60 minutes that are over and in the present one.
+	LastHour JobCounts `json:"last_hour"`
+}
+
+// JobCounts are what a queue counted in a time.
+type JobCounts struct {
+	// Enqueued is the number of jobs that were enqueued. A dead letter that was retried counts as one.
+	Enqueued int64 `json:"enqueued" example:"120"`
+	// Done is the number of jobs that were completed.
+	Done int64 `json:"done" example:"118"`
+	// Retries is the number of failures after which a job is tried again.
+	Retries int64 `json:"retries" example:"2"`
+	// Recovered is the number of leases that ended while a job was held.
+	Recovered int64 `json:"recovered" example:"0"`
+	// Dead is the number of jobs that became dead letters.
+	Dead int64 `json:"dead" example:"1"`
+}
+
+// JobMinute is what a queue counted in a minute.
+type JobMinute struct {
+	// At is when the minute began, by Redis' clock.
+	At Time `json:"at" swaggertype:"string" format:"date-time"`
+	JobCounts
+}
+
+// JobQueueSeries is the answer of GET /v1/queues/{queue}/series.
+type JobQueueSeries struct {
+	// Items are the last 60 minutes that are over, the oldest first.
+	Items []JobMinute `json:"items"`
 }
 
 // JobQueueList lists all queues by their names.

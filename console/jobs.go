@@ -22,12 +22,44 @@ func (v *visit) queuePath() string { return "/v1/queues/" + url.PathEscape(v.r.P
 
 // queue shows a queue of jobs.
 func (v *visit) queue() error {
-	var queue api.JobQueue
-	if err := v.ask(http.MethodGet, v.queuePath(), nil, &queue); err != nil {
+	var d struct {
+		api.JobQueue
+		Charts  []chart
+		Minutes []api.JobMinute
+	}
+	if err := v.ask(http.MethodGet, v.queuePath(), nil, &d.JobQueue); err != nil {
 		return err
 	}
-	return v.page("queue", "Queue "+queue.Queue, refreshEvery, queue)
+	var series api.JobQueueSeries
+	if err := v.ask(http.MethodGet, v.queuePath()+"/series", nil, &series); err != nil {
+		return err
+	}
+	d.Minutes = series.Items
+	d.Charts = []chart{drawJobs(d.Minutes)}
+	return v.page("queue", "Queue "+d.Queue, refreshEvery, d)
 }
+
+// drawJobs draws what a queue counted in some minutes, of which none is missing.
+func drawJobs(minutes []api.JobMinute) chart {
+	a := axis{}
+	for _, m := range minutes {
+		a.at = append(a.at, m.At.Time)
+	}
+	if n := len(a.at); n > 0 {
+		a.first, a.last = a.at[0], a.at[n-1]
+	}
+	of := func(value func(*api.JobCounts) int64) func(int) *float64 {
+		return func(i int) *float64 { return count(value(&minutes[i].JobCounts)) }
+	}
+	return a.draw("Jobs", "a minute", whole, figures{
+		{"enqueued", "1", of(func(c *api.JobCounts) int64 { return c.Enqueued })},
+		{"done", "2", of(func(c *api.JobCounts) int64 { return c.Done })},
+		{"failed", "bad", of(failedJobs)},
+	})
+}
+
+// failedJobs counts the failures after which a job is tried again, and the jobs that became dead letters.
+func failedJobs(c *api.JobCounts) int64 { return c.Retries + c.Dead }
 
 // The changes of a queue, which are the last parts of their routes and pages.
 const (

@@ -63,7 +63,7 @@ func TestN7_WhatPagesCost(t *testing.T) {
 		"dead-letters?app=x": {"/v1/dead-letters?app=x"},
 		"jobs":               {"/v1/queues"},
 		"jobs/" + job:        {"/v1/jobs/" + job},
-		"queues/q":           {"/v1/queues/q"},
+		"queues/q":           {"/v1/queues/q", "/v1/queues/q/series"},
 		"queues/q/pause":     {"/v1/queues/q"},
 		"sales":              {"/v1/sales"},
 		"sales/spring":       {"/v1/sales/spring"},

@@ -62,7 +62,8 @@ func TestN20_Queues(t *testing.T) {
 	w.post("/v1/queues/other/pause", "")
 	reader := w.login(w.mustKey(api.ScopeOpsRead))
 	row := regexp.MustCompile(`<tr><th scope="row" class="wide"><a href="\./queues/q">q</a></th><td><span class="state running">running</span></td>` +
-		`<td class="n">7</td><td class="n">[\d\x{202f}]+ (?:ms|s|min)</td><td class="n">1</td><td class="n">3</td><td class="n">5</td><td class="n">2</td><td class="n">1</td>` +
+		`<td class="n">7</td><td class="n">[\d\x{202f}]+ (?:ms|s|min)</td><td class="n">1</td><td class="n">3</td><td class="n">5</td>` +
+		`<td class="n">19</td><td class="n">2</td><td class="n bad">2</td><td class="n">1</td>` +
 		`<td class="n"><a href="(\./dead-letters\?kind=job&amp;queue=q)" aria-label="1 dead letters of q">1</a></td></tr>`)
 	list := w.page("/console/jobs", reader).shows(t, 200, `<span class="state paused">paused</span>`, `href="./queues/other"`)
 	found := row.FindStringSubmatch(list.body)
@@ -76,6 +77,7 @@ func TestN20_Queues(t *testing.T) {
 	for name, want := range map[string]int{"Depth": 7, "Running": 1, "Blocked by their key": 3, "Scheduled": 5, "Done": 2, "Retries": 1, "Leases ended": 0, "Dead": 1} {
 		one.shows(t, 200, fmt.Sprintf("<dt>%s</dt><dd>%d</dd>", name, want))
 	}
+	one.shows(t, 200, "<dt>Enqueued</dt><dd>19</dd>", `<dt>Failed</dt><dd class="bad">2</dd>`, `<svg class="chart"`, `</span> failed`)
 	one.shows(t, 200, `<dt>Dead letters</dt><dd class="bad">1</dd>`).hides(t, "/pause", "find-job")
 	w.page("/console/queues/other", reader).shows(t, 200, `<span class="state paused">`, "<dt>Dead letters</dt><dd>0</dd>")
 	w.page("/console/queues/none", reader).shows(t, 404, "there is no such queue")

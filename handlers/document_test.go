@@ -143,7 +143,7 @@ func TestAnswersMatchTheDocument(t *testing.T) {
 		get("/v1/jobs/" + held[0].ID), {method: "DELETE", path: "/v1/jobs/" + held[0].ID}, get("/v1/jobs/" + held[0].ID), get("/v1/jobs/unknown"),
 		post(queueQ+"/results", `{"results":[`+result(held[0], "renew", "")+","+result(held[1], "renew", "")+","+result(held[1], "fail", `,"error":"x"`)+`]}`),
 		post(queueQ+"/results", `{"results":[`+result(held[1], "complete", "")+`]}`), post(queueQ+"/results", `{"results":[`+result(held[1], "complete", `,"error":"x"`)+`]}`),
-		get("/v1/jobs/" + held[1].ID), {method: "DELETE", path: "/v1/jobs/" + held[1].ID}, get("/v1/queues"), get(queueQ), get("/v1/queues/unknown"),
+		get("/v1/jobs/" + held[1].ID), {method: "DELETE", path: "/v1/jobs/" + held[1].ID}, get("/v1/queues"), get(queueQ), get("/v1/queues/unknown"), get(queueQ + "/series"), get("/v1/queues/unknown/series"),
 		post(queueQ+"/claims", `{"worker":"w","max":9}`), post(queueQ+"/claims", `{"worker":"w","wait_ms":5}`), post(queueQ+"/claims", `{}`),
 		post(queueQ+"/pause", ""), post(queueQ+"/resume", ""), post("/v1/queues/unknown/resume", ""),
 		post("/v1/locks/y/done", other), post("/v1/locks/y/acquire", ""), get("/v1/locks/y"),

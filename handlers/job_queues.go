@@ -56,6 +56,31 @@ func (s *server) getQueue(ctx context.Context, in *queueRequest) (*web.Reply[api
 	return web.OK(queue), nil
 }
 
+// getQueueSeries shows what a queue did minute by minute.
+//
+//	@Summary		Show the last hour of a queue
+//	@Description	Shows what a queue counted in each of the last 60 minutes that are over, the oldest first. Minutes follow Redis' clock.
+//	@Description	Minutes in which nothing happened, or before the queue was made, have zeros. The key needs the scope `jobs` or
+//	@Description	`ops:read`.
+//	@Tags			jobs
+//	@ID				getQueueSeries
+//	@Produce		json
+//	@Param			queue	path		string				true	"The queue"	example(emails)
+//	@Success		200		{object}	api.JobQueueSeries	"The minutes"
+//	@Failure		403		{object}	api.Problem			"forbidden: the key has neither the scope jobs nor the scope ops:read"
+//	@Failure		404		{object}	api.Problem			"not_found"
+//	@Router			/v1/queues/{queue}/series [get]
+func (s *server) getQueueSeries(ctx context.Context, in *queueRequest) (*web.Reply[api.JobQueueSeries], error) {
+	if err := needsOneOf(ctx, api.ScopeJobs, api.ScopeOpsRead); err != nil {
+		return nil, err
+	}
+	series, err := s.o.Jobs.Minutes(ctx, in.Queue)
+	if err != nil {
+		return nil, err
+	}
+	return web.OK(series), nil
+}
+
 type queueOnceRequest struct {
 	Queue       string `path:"queue" validate:"identifier"`
 	Idempotency api.Idempotency

@@ -108,7 +108,7 @@ func TestScopesOfQueues(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	other := "Authorization: Bearer " + w.mustKey(api.ScopeChat)
-	for _, c := range []call{get("/v1/jobs/q.x"), get("/v1/queues"), get(queueQ), post(queueQ+"/pause", ""), post(queueQ+"/resume", "")} {
+	for _, c := range []call{get("/v1/jobs/q.x"), get("/v1/queues"), get(queueQ), get(queueQ + "/series"), post(queueQ+"/pause", ""), post(queueQ+"/resume", "")} {
 		w.do(c.with(other)).wants(t, 403, problem(api.CodeForbidden, "this API key lacks the scope jobs", `"scope":"jobs"`))
 	}
 }

@@ -425,6 +425,7 @@ func (m *queueModel) look(t *rapid.T) {
 	}
 	want := m.counts
 	want.Queue = m.name
+	want.LastHour = api.JobCounts{Enqueued: int64(m.seq), Done: want.Done, Retries: want.Retries, Recovered: want.Recovered, Dead: want.Dead}
 	for _, j := range m.jobs {
 		var got api.Job
 		a := m.w.get("/v1/jobs/" + j.id)

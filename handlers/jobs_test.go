@@ -80,6 +80,7 @@ func counts(not map[string]int) string {
 	if not["depth"] > 0 {
 		out["oldest_age_ms"] = "*"
 	}
+	out["last_hour"] = map[string]any{"enqueued": "*", "done": not["done"], "retries": not["retries"], "recovered": not["recovered"], "dead": not["dead"]}
 	text, _ := json.Marshal(out)
 	return string(text)
 }

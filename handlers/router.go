@@ -122,11 +122,12 @@ func (s *server) routes() []web.Route {
 		route("POST", "/v1/queues/{queue}/results", api.ScopeJobsWork, web.Handle(s.postJobResults).WithMaxBody(api.MaxResultsBody)),
 		route("GET", "/v1/jobs/{id}", web.AnyKey, web.Handle(s.getJob)), // jobs or jobs:work
 		route("DELETE", "/v1/jobs/{id}", api.ScopeJobs, web.Handle(s.cancelJob)),
-		route("GET", "/v1/queues", web.AnyKey, web.Handle(s.listQueues)),                  // jobs or ops:read
-		route("GET", "/v1/queues/{queue}", web.AnyKey, web.Handle(s.getQueue)),            // jobs or ops:read
-		route("POST", "/v1/queues/{queue}/pause", web.AnyKey, web.Handle(s.pauseQueue)),   // jobs or ops
-		route("POST", "/v1/queues/{queue}/resume", web.AnyKey, web.Handle(s.resumeQueue)), // jobs or ops
-		route("GET", "/v1/schedules", web.AnyKey, web.Handle(s.listSchedules)),            // jobs or ops:read
+		route("GET", "/v1/queues", web.AnyKey, web.Handle(s.listQueues)),                    // jobs or ops:read
+		route("GET", "/v1/queues/{queue}", web.AnyKey, web.Handle(s.getQueue)),              // jobs or ops:read
+		route("GET", "/v1/queues/{queue}/series", web.AnyKey, web.Handle(s.getQueueSeries)), // jobs or ops:read
+		route("POST", "/v1/queues/{queue}/pause", web.AnyKey, web.Handle(s.pauseQueue)),     // jobs or ops
+		route("POST", "/v1/queues/{queue}/resume", web.AnyKey, web.Handle(s.resumeQueue)),   // jobs or ops
+		route("GET", "/v1/schedules", web.AnyKey, web.Handle(s.listSchedules)),              // jobs or ops:read
 		route("PUT", "/v1/schedules/{id}", api.ScopeJobs, web.Handle(s.putSchedule).WithMaxBody(api.MaxJobBody)),
 		route("GET", "/v1/schedules/{id}", web.AnyKey, web.Handle(s.getSchedule)), // jobs or ops:read
 		route("DELETE", "/v1/schedules/{id}", api.ScopeJobs, web.Handle(s.deleteSchedule)),

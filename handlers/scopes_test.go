@@ -118,6 +118,7 @@ var mayCall = map[string]string{
 	"DELETE /v1/jobs/{id}":                            "jobs admin",
 	"GET /v1/queues":                                  "jobs ops:read ops admin",
 	"GET /v1/queues/{queue}":                          "jobs ops:read ops admin",
+	"GET /v1/queues/{queue}/series":                   "jobs ops:read ops admin",
 	"POST /v1/queues/{queue}/pause":                   "jobs ops admin",
 	"POST /v1/queues/{queue}/resume":                  "jobs ops admin",
 	"GET /v1/schedules":                               "jobs ops:read ops admin",

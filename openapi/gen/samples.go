@@ -133,6 +133,7 @@ var samples = map[string]any{
 	"ProbeAccepted.topic":           "com.example.app",
 	"StatsMinute.at":                "2026-01-02T15:04:00.000Z",
 	"StatsMinute.accepted":          120,
+	"JobMinute.at":                  "2026-01-02T15:04:00.000Z",
 	"StatsMinute.retried":           1,
 	"StatsMinute.depth":             3,
 	"StatsMinute.oldest_age_ms":     85,

@@ -28,6 +28,7 @@
 //	queues                zset    queue: when it was used, in ms             until it is unused
 //	w:<queue>/meta        hash    numbers of the queue (part_queue.lua)      as long as the queue
 //	w:<queue>/jobs        hash    id: text of a job                          until the job ends
+//	w:<queue>/minutes     zset    a minute, and the numbers before it (part_save.lua)  2 h; the last 61
 //	w:<queue>/types       zset    type: number of its first job              while it has any
 //	w:<queue>/r/<type>    zset    jobs that may be claimed, by number        while it has any
 //	w:<queue>/due         zset    job: its time, or the end of its lease     while it waits or is held

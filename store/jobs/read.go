@@ -82,7 +82,7 @@ func readLetter(j *api.Job, letter []any) {
 func (s *Store) Queues(ctx context.Context) (*api.JobQueueList, error) {
 	cmds := make([]redis.Cmder, groups)
 	for n := range cmds {
-		cmds[n] = listScript.Cmd(ctx, s.keys(n), "")
+		cmds[n] = listScript.Cmd(ctx, s.keys(n), "", 1)
 	}
 	if err := s.db.Pipeline(ctx, redisdb.Read, cmds...); err != nil {
 		return nil, err
@@ -94,7 +94,11 @@ func (s *Store) Queues(ctx context.Context) (*api.JobQueueList, error) {
 			return nil, fmt.Errorf("list queues of jobs: %w", err)
 		}
 		for i := range answer {
-			list.Items = append(list.Items, readQueue(redisdb.ListAt(answer, i)))
+			q, err := readQueue(redisdb.ListAt(answer, i))
+			if err != nil {
+				return nil, err
+			}
+			list.Items = append(list.Items, *q)
 		}
 	}
 	slices.SortFunc(list.Items, func(a, b api.JobQueue) int { return cmp.Compare(a.Queue, b.Queue) })
@@ -103,7 +107,16 @@ func (s *Store) Queues(ctx context.Context) (*api.JobQueueList, error) {
 
 // Queue describes a queue; api.CodeNotFound if there is none.
 func (s *Store) Queue(ctx context.Context, queue string) (*api.JobQueue, error) {
-	value, err := s.db.Eval(ctx, redisdb.Read, listScript, s.keys(s.groupOf(queue)), queue)
+	answer, err := s.listed(ctx, queue, 1)
+	if err != nil {
+		return nil, err
+	}
+	return readQueue(answer)
+}
+
+// listed is what queues_list.lua answers of a queue, with at most marks of its minutes; api.CodeNotFound if there is none.
+func (s *Store) listed(ctx context.Context, queue string, marks int) ([]any, error) {
+	value, err := s.db.Eval(ctx, redisdb.Read, listScript, s.keys(s.groupOf(queue)), queue, marks)
 	if err != nil {
 		return nil, fmt.Errorf("read queue %s: %w", queue, err)
 	}
@@ -111,16 +124,19 @@ func (s *Store) Queue(ctx context.Context, queue string) (*api.JobQueue, error) 
 	if len(answer) == 0 {
 		return nil, noQueue()
 	}
-	q := readQueue(redisdb.ListAt(answer, 0))
-	return &q, nil
+	return redisdb.ListAt(answer, 0), nil
 }
 
-func readQueue(v []any) api.JobQueue {
+func readQueue(v []any) (*api.JobQueue, error) {
 	n := func(i int) int64 { return redisdb.NumberAt(v, i) }
-	return api.JobQueue{
-		Queue: redisdb.TextAt(v, 0), Paused: n(1) == 1, Depth: n(2), Blocked: n(3), Scheduled: n(4), Running: n(5), OldestAgeMS: n(6),
-		Done: n(7), Retries: n(8), Recovered: n(9), Dead: n(10), DeadLetters: n(11),
+	_, total, marks, err := readMarks(v)
+	if err != nil {
+		return nil, err
 	}
+	return &api.JobQueue{
+		Queue: redisdb.TextAt(v, 0), Paused: n(1) == 1, Depth: n(2), Blocked: n(3), Scheduled: n(4), Running: n(5), OldestAgeMS: n(6), DeadLetters: n(7),
+		Done: total.Done, Retries: total.Retries, Recovered: total.Recovered, Dead: total.Dead, LastHour: since(total, marks),
+	}, nil
 }
 
 // Pause lets no job of a queue be claimed until it is resumed. The queue need not have had a job before. The error is

@@ -4,10 +4,12 @@
 -- ARGV: none
 -- RETURNS: nothing; it only defines functions
 -- TAKES: int
--- GIVES: P, NEVER, QUEUES, FIELDS, MOST, open, queue_of, parse, history_of, keep_history
+-- GIVES: P, NEVER, QUEUES, FIELDS, COUNTED, MINUTES, MOST, open, queue_of, parse, history_of, keep_history
 local P, NEVER = string.sub(KEYS[1], 1, -5), KEYS[2]
 local QUEUES = P .. 'queues' -- when each queue was used, in ms
-local FIELDS = { 'seq', 'fence', 'blocked', 'paused', 'ended', 'done', 'retries', 'recovered', 'dead' }
+local FIELDS = { 'seq', 'fence', 'blocked', 'paused', 'ended', 'done', 'retries', 'recovered', 'dead', 'minute' }
+local COUNTED = { 'seq', 'done', 'retries', 'recovered', 'dead' } -- those that only rise, as minutes tell of them
+local MINUTES = 60 -- minutes that are kept beside the present one
 local MOST = 1000000 -- jobs of a queue that have not ended
 local open = {}
 

@@ -1,11 +1,13 @@
 -- Describes queues.
 -- KEYS: 1 begins the keys of the group, 2 a key that never exists
--- ARGV: 1 a queue, '' for all of the group
+-- ARGV: 1 a queue, '' for all of the group, 2 how many marks of minutes to tell of at most
 -- RETURNS: of each queue: {name, 1 it is paused or 0, jobs that may be claimed, blocked, scheduled, held, age of the first that may be
---          claimed in ms, done, retries, ended leases and dead jobs so far, dead letters}
+--          claimed in ms, dead letters, the present minute, enqueued, done, retries, ended leases and dead jobs so far, and a list of
+--          the marks of its minutes from an hour ago on (part_save.lua)}
 -- @include lua/clock.lua
 -- @include lua/part_queue.lua
 local ms = math.floor(now_us() / 1000)
+local minute = math.floor(ms / 60000)
 local STEP = 1000 -- overdue jobs of a queue that it tells from others
 
 -- age_of_first is how long the first job that may be claimed has been in the queue, by its run_at if it had one.
@@ -35,7 +37,8 @@ for _, name in ipairs(names) do
     local over, over_held, age = overdue(q)
     local depth = redis.call('HLEN', q.k .. 'jobs') - due - q.blocked + over
     out[#out + 1] = { name, q.paused, depth, q.blocked, due - held - (over - over_held), held - over_held,
-      math.max(age, age_of_first(q)), q.done, q.retries, q.recovered, q.dead, redis.call('ZCARD', P .. 'deadof:' .. name) }
+      math.max(age, age_of_first(q)), redis.call('ZCARD', P .. 'deadof:' .. name), minute, q.seq, q.done, q.retries, q.recovered, q.dead,
+      redis.call('ZRANGEBYSCORE', q.k .. 'minutes', int(minute - MINUTES), '+inf', 'LIMIT', 0, ARGV[2]) }
   end
 end
 return out

@@ -15,7 +15,7 @@ for _, name in ipairs(redis.call('ZRANGE', QUEUES, 0, -1)) do -- bounded: there 
   if left > 0 then left = left - forget_letters(q, left) end
   local empty = redis.call('HLEN', q.k .. 'jobs') == 0 and redis.call('ZCARD', P .. 'deadof:' .. name) == 0
   if empty and q.paused == 0 and ms - q.used > tonumber(ARGV[1]) then
-    redis.call('DEL', q.k .. 'meta')
+    redis.call('DEL', q.k .. 'meta', q.k .. 'minutes')
     redis.call('ZREM', QUEUES, name)
   end
 end
