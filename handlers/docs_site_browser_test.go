@@ -1,6 +1,7 @@
 package handlers_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -8,7 +9,9 @@ import (
 
 	"fanfare/store/storetest"
 
+	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/input"
+	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 )
 
@@ -50,6 +53,32 @@ func TestDocumentsInABrowser(t *testing.T) {
 		b.open(t, w.url+"/docs/#/push/listEventTypes", "#operations-push-listEventTypes.is-open")
 		b.becomes(t, "location.href", w.url+"/docs/api/#/push/listEventTypes")
 	})
+	b.wantsSilence(t)
+}
+
+// In a browser that keeps nothing for pages everything works, and a choice holds for its page.
+func TestDocumentsWithoutStorage(t *testing.T) {
+	t.Parallel()
+	storetest.SkipShort(t, "a browser")
+	mustChromium(t)
+	w := setup(t)
+	b := mustBrowser(t, w.url)
+	b.wants(t, "block the storage", chromedp.Do(b.ctx, chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		if _, err := cdp.Call(ctx, target, page.Enable, page.EnableParams{}); err != nil {
+			return err
+		}
+		blocked := `Object.defineProperty(window, "localStorage", {get() { throw new DOMException("blocked", "SecurityError") }})`
+		_, err := cdp.Call(ctx, target, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: blocked})
+		return err
+	})))
+	b.open(t, w.url+"/docs/jobs", ".tabs")
+	b.becomes(t, `(() => { try { return localStorage } catch (e) { return e.name } })()`, "SecurityError")
+	b.click(t, "#ui-theme")
+	b.becomes(t, `document.getElementById("ui-theme").textContent + document.documentElement.dataset.theme`, "Lightlight")
+	b.on(t, ".tabs", `e.querySelectorAll("input")[1].click()`)
+	b.becomes(t, `[...document.querySelectorAll(".tabs > input:checked")].map((i) => i.value === document.querySelectorAll(".tabs > input")[1].value).includes(true)`, "true")
+	b.write(t, "#ui-search", "conflict keys")
+	b.becomes(t, `document.querySelector("#ui-results li a")?.href`, w.url+"/docs/jobs#conflict-keys")
 	b.wantsSilence(t)
 }
 

@@ -232,10 +232,10 @@ func TestDocs(t *testing.T) {
 			t.Errorf("%s: %d %s", path, a.status, a.header.Get("Content-Type"))
 		}
 	}
-	if a := w.get("/"); a.status != 302 || a.header.Get("Location") != "/docs/" {
+	if a := w.get("/"); a.status != 302 || a.header.Get("Location") != "docs/" {
 		t.Errorf("/: %d %v", a.status, a.header)
 	}
-	if a := w.get("/docs"); a.status != 301 || a.header.Get("Location") != "/docs/" {
+	if a := w.get("/docs"); a.status != 301 || a.header.Get("Location") != "docs/" {
 		t.Errorf("/docs: %d %v", a.status, a.header)
 	}
 	for _, path := range []string{"/docs/nothing.js", "/docs/page/", "/docs/embed.go", "/docs/api/nothing.js", "/docs/api/embed.go"} {

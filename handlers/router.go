@@ -12,6 +12,15 @@ func route(method, pattern string, scope api.Scope, e web.Endpoint) web.Route {
 	return web.Route{Method: method, Pattern: pattern, Scope: scope, Endpoint: e}
 }
 
+// leadTo redirects to a path relative to the request's: http.Redirect would make it absolute, and a proxy may serve
+// fanfare below a path of its own.
+func leadTo(path string, status int) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Location", path)
+		w.WriteHeader(status)
+	})
+}
+
 // routes lists every route. For(scope) opens a route to user tokens with that scope, each for its
 // own user. All other routes take API keys only.
 func (s *server) routes() []web.Route {
@@ -20,8 +29,8 @@ func (s *server) routes() []web.Route {
 		route("GET", "/readyz", web.Open, web.Handle(s.getReady).Always()),
 		route("GET", "/metrics", web.Open, web.HandlePlain(s.getMetrics())),
 		route("GET", "/openapi.json", web.Open, web.HandlePlain(s.o.Document)),
-		route("GET", "/", web.Open, web.HandlePlain(http.RedirectHandler("/docs/", http.StatusFound))),
-		route("GET", "/docs", web.Open, web.HandlePlain(http.RedirectHandler("/docs/", http.StatusMovedPermanently))),
+		route("GET", "/", web.Open, web.HandlePlain(leadTo("docs/", http.StatusFound))),
+		route("GET", "/docs", web.Open, web.HandlePlain(leadTo("docs/", http.StatusMovedPermanently))),
 		route("GET", "/docs/*", web.Open, web.HandlePlain(s.o.Docs)),
 		route("GET", "/llms.txt", web.Open, web.HandlePlain(s.o.Docs)),
 		route("GET", "/console", web.Open, web.HandlePlain(http.HandlerFunc(s.getConsole))),

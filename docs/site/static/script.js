@@ -1,4 +1,4 @@
-// The search, the buttons, and what the pages remember. Without scripts everything else works.
+// The search, the buttons, and what the pages remember (theme.js). Without scripts everything else works.
 "use strict";
 
 const root = document.body.dataset.root;
@@ -19,13 +19,9 @@ const showTheme = () => { theme.textContent = { light: "Light", dark: "Dark" }[d
 theme.setAttribute("aria-description", "changes the colours");
 theme.addEventListener("click", () => {
   const next = { light: "dark", dark: "" }[document.documentElement.dataset.theme] ?? "light";
-  if (next) {
-    document.documentElement.dataset.theme = next;
-    localStorage.setItem("theme", next);
-  } else {
-    delete document.documentElement.dataset.theme;
-    localStorage.removeItem("theme");
-  }
+  if (next) document.documentElement.dataset.theme = next;
+  else delete document.documentElement.dataset.theme;
+  remember("theme", next);
   showTheme();
 });
 showTheme();
@@ -36,13 +32,13 @@ theme.hidden = false;
 function choose(language) {
   for (const button of document.querySelectorAll(".tabs > input")) if (button.value === language) button.checked = true;
 }
-if (localStorage.getItem("language")) choose(localStorage.getItem("language"));
+if (recall("language")) choose(recall("language"));
 document.addEventListener("change", ({ target }) => {
   if (!target.matches(".tabs > input")) return;
   const before = target.getBoundingClientRect().top;
   choose(target.value);
   scrollBy(0, target.getBoundingClientRect().top - before); // blocks above have changed their height
-  localStorage.setItem("language", target.value);
+  remember("language", target.value);
 });
 
 // --- Copying: of a session only the commands.
