@@ -118,20 +118,16 @@ func toldLetter(l *api.DeadLetter) *api.EventNotification {
 // EraseFailures forgets the failures of a user's notifications of events that were accepted before an operation
 // began, among keys of Redis, and counts them.
 func (s *Store) EraseFailures(ctx context.Context, user string, since time.Time, keys []string) (erased int64, err error) {
+	name, _ := json.Marshal(user) // a string always marshals, and Line does the same
 	drop := func(group, line string) bool {
 		var f Failed
-		return json.Unmarshal([]byte(line), &f) == nil && f.User == user &&
+		return strings.Contains(line, string(name)) && json.Unmarshal([]byte(line), &f) == nil && f.User == user &&
 			(f.At <= since.UnixMilli() || queue.MadeBefore(EventOfGroup(group), since))
 	}
-	for _, key := range keys {
-		if !strings.Contains(key, "}:failed:") {
-			continue
-		}
-		for _, q := range []*queue.Queue{s.o.Queue, s.o.Notifications} {
-			n, err := q.DropFailures(ctx, key, drop)
-			if erased += n; err != nil {
-				return erased, err
-			}
+	for _, q := range []*queue.Queue{s.o.Queue, s.o.Notifications} {
+		n, err := q.DropFailures(ctx, keys, drop)
+		if erased += n; err != nil {
+			return erased, err
 		}
 	}
 	return erased, nil

@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -164,34 +165,65 @@ func present(all []Failure) []Failure {
 	return kept
 }
 
-// DropFailures forgets those of the failures under a key of Redis that drop chooses among its lines, and counts
-// them. A key that has no failures of this queue is left as it is.
-func (q *Queue) DropFailures(ctx context.Context, key string, drop func(group, line string) bool) (dropped int64, err error) {
-	for _, s := range q.shards {
-		group, is := strings.CutPrefix(key, s.FailedKey(""))
-		if !is {
-			continue
+// failedMark is in the keys of lists (FailedKey), before the group.
+const failedMark = ":failed:"
+
+// failuresAtOnce is how many lists one pipeline reads: some 5 MB, if all are full.
+const failuresAtOnce = 64
+
+// DropFailures forgets those of the failures under some keys of Redis that drop chooses among their lines, and counts
+// them. Keys that have no failures of this queue are left as they are. It takes a pipeline for each 64 lists, and another
+// one if some of their lines go.
+func (q *Queue) DropFailures(ctx context.Context, keys []string, drop func(group, line string) bool) (dropped int64, err error) {
+	shards := make(map[string]int, len(q.shards)) // by what their keys begin with
+	for n, s := range q.shards {
+		shards[s.FailedKey("")] = n
+	}
+	var lists []FailureList
+	for _, key := range keys {
+		begin, group, is := strings.Cut(key, failedMark)
+		if n, ours := shards[begin+failedMark]; is && ours {
+			lists = append(lists, FailureList{q, n, group})
 		}
-		lines, err := redisdb.Value(ctx, q.db, redisdb.Read, redis.NewStringSliceCmd(ctx, "lrange", key, 0, -1))
+	}
+	for some := range slices.Chunk(lists, failuresAtOnce) {
+		n, err := q.dropFrom(ctx, some, drop)
+		if dropped += n; err != nil {
+			return dropped, err
+		}
+	}
+	return dropped, nil
+}
+
+// dropFrom is DropFailures for a few lists.
+func (q *Queue) dropFrom(ctx context.Context, lists []FailureList, drop func(group, line string) bool) (dropped int64, err error) {
+	reads := make([]redis.Cmder, len(lists))
+	for i, l := range lists {
+		reads[i] = redis.NewStringSliceCmd(ctx, "lrange", l.key(), 0, -1)
+	}
+	if err := q.db.Pipeline(ctx, redisdb.Read, reads...); err != nil {
+		return 0, err
+	}
+	var drops []redis.Cmder
+	for i, cmd := range reads {
+		lines, err := cmd.(*redis.StringSliceCmd).Result()
 		if err != nil {
-			return 0, fmt.Errorf("read the failures of %s: %w", group, err)
+			return 0, fmt.Errorf("read the failures of %s: %w", lists[i].group, err)
 		}
-		var cmds []redis.Cmder
 		for _, line := range lines {
-			if !strings.HasPrefix(line, letterMark) && drop(group, line) {
-				cmds = append(cmds, redis.NewIntCmd(ctx, "lrem", key, 0, line))
+			if !strings.HasPrefix(line, letterMark) && drop(lists[i].group, line) {
+				drops = append(drops, redis.NewIntCmd(ctx, "lrem", lists[i].key(), 0, line))
 			}
 		}
-		if len(cmds) == 0 {
-			return 0, nil
-		}
-		if err := q.db.Do(ctx, redisdb.Write, cmds...); err != nil {
-			return 0, fmt.Errorf("forget failures of %s: %w", group, err)
-		}
-		for _, cmd := range cmds {
-			dropped += cmd.(*redis.IntCmd).Val()
-		}
-		return dropped, nil
 	}
-	return 0, nil
+	if err := q.db.Pipeline(ctx, redisdb.Write, drops...); err != nil {
+		return 0, err
+	}
+	if err := redisdb.FirstError(drops); err != nil {
+		return 0, fmt.Errorf("forget failures: %w", err)
+	}
+	for _, cmd := range drops {
+		dropped += cmd.(*redis.IntCmd).Val()
+	}
+	return dropped, nil
 }
