@@ -31,6 +31,9 @@ type snapshotHeader struct {
 	Taken time.Time
 }
 
+// ErrNoRoom is in the chain of Load's error for a snapshot that is larger than the server's maxmemory.
+var ErrNoRoom = errors.New("the server's maxmemory is too small for it")
+
 // errForm says that another version wrote a snapshot.
 var errForm = errors.New("another version of fanfare wrote it, in another form")
 
@@ -63,7 +66,9 @@ func (db *DB) Load(ctx context.Context) error {
 	} else if size > 0 {
 		return db.putAside(ctx, "Redis has data already")
 	}
-	if err := db.loadAll(ctx, client, commands); err != nil {
+	if err := db.loadAll(ctx, client, commands); redis.HasErrorPrefix(err, "OOM ") {
+		return fmt.Errorf("load %s: %w (%s bytes)", db.o.Snapshot, ErrNoRoom, client.ConfigGet(ctx, "maxmemory").Val()["maxmemory"])
+	} else if err != nil {
 		return fmt.Errorf("load %s: %w", db.o.Snapshot, db.Err(err, Write))
 	}
 	db.loaded = true
@@ -143,31 +148,36 @@ func (db *DB) writeSnapshot() {
 	if !db.loaded {
 		return
 	}
-	if err := db.tryWriteSnapshot(); err != nil {
+	began := time.Now()
+	commands, err := db.tryWriteSnapshot()
+	if err == nil {
+		db.o.Logger.Info("the snapshot of Redis was written", "commands", commands, "took", time.Since(began).Round(time.Millisecond))
+	} else {
 		db.o.Logger.Error("the snapshot of Redis cannot be written: what only Redis had is lost", "file", db.o.Snapshot, "error", err)
 	}
 }
 
-func (db *DB) tryWriteSnapshot() error {
+// tryWriteSnapshot returns how many commands it wrote.
+func (db *DB) tryWriteSnapshot() (int, error) {
 	commands, err := db.embedded.commands(db.embedded.ctx, db.client)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if err := os.MkdirAll(filepath.Dir(db.o.Snapshot), 0o700); err != nil {
-		return err
+		return 0, err
 	}
 	fresh := db.o.Snapshot + ".new"
 	file, err := os.OpenFile(fresh, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if err := errors.Join(encodeSnapshot(file, commands), file.Sync(), file.Close()); err != nil {
-		return errors.Join(err, os.Remove(fresh))
+		return 0, errors.Join(err, os.Remove(fresh))
 	}
 	if err := os.Rename(fresh, db.o.Snapshot); err != nil {
-		return err
+		return 0, err
 	}
-	return syncFolder(db.o.Snapshot)
+	return len(commands), syncFolder(db.o.Snapshot)
 }
 
 // syncFolder makes the change of a file's name safe.
@@ -180,7 +190,10 @@ func syncFolder(file string) error {
 }
 
 func encodeSnapshot(w io.Writer, commands [][]string) error {
-	packed := gzip.NewWriter(w)
+	packed, err := gzip.NewWriterLevel(w, gzip.BestSpeed) // a stop waits for it
+	if err != nil {
+		return err
+	}
 	enc := gob.NewEncoder(packed)
 	if err := enc.Encode(snapshotHeader{snapshotForm, time.Now()}); err != nil {
 		return err
