@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -80,6 +83,44 @@ func waitLock(ctx context.Context, path string, patience time.Duration) (*os.Fil
 		case <-time.After(lockAgain):
 		}
 	}
+}
+
+// Lock locks the folder for this process until it is closed. The folder is made if it is missing. The error says so if
+// another fanfare uses it. Start of a Server does the same.
+func Lock(folder string) (io.Closer, error) {
+	if err := prepareFolder(folder); err != nil {
+		return nil, err
+	}
+	path := filepath.Join(folder, lockFile)
+	lock, err := tryLock(path)
+	if lock == nil && err == nil {
+		err = fmt.Errorf("%s is locked: another fanfare uses this folder; stop it first", path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return lock, nil
+}
+
+// PutAside renames the data that a server has written in the folder, which the caller has locked, and returns where it is
+// now. So no later server takes it for the newest. A server that a killed fanfare left there is ended first.
+func PutAside(ctx context.Context, folder string, log *slog.Logger) (aside string, err error) {
+	s := &Server{o: Options{Folder: folder, Logger: log}, patience: orphanPatience}
+	if err := s.takeOver(ctx); err != nil {
+		return "", err
+	}
+	defer func() { _ = s.serverLock.Close() }()
+	_ = os.Remove(filepath.Join(folder, stateFile))
+	data := filepath.Join(folder, dataFolder)
+	aside = data + "." + time.Now().UTC().Format("20060102T150405.000Z")
+	if err := os.Rename(data, aside); err != nil {
+		return "", fmt.Errorf("put the data of the server aside: %w", err)
+	}
+	// Whoever moves the data back brings the version with it.
+	if err := os.Rename(filepath.Join(folder, versionFile), filepath.Join(aside, versionFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("put the version of the server aside: %w", err)
+	}
+	return aside, nil
 }
 
 // takeOver locks the folder for a server. If a server of a killed fanfare still works there, that

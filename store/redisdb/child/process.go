@@ -111,6 +111,9 @@ func (s *Server) endedEarly(p *process) error {
 		advice = fmt.Sprintf("; its data is damaged: copy the folder, repair the copy's files with %s-check-aof --fix %s, and put them back, or move the folder away to start with an empty Redis",
 			s.o.Program.Product, filepath.Join(s.o.Folder, dataFolder, "appendonly.aof.manifest"))
 	}
+	if strings.Contains(status, "killed") {
+		advice = "; the kernel may have killed it for lack of memory: give the machine or container more"
+	}
 	return fmt.Errorf("%s ended before it was ready (%s)%s; it said, in %s: %s", s.o.Program, status, advice, p.log, said)
 }
 

@@ -5,9 +5,12 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -45,10 +48,12 @@ type Server struct {
 	// temporary is the folder of the socket, if that is a temporary one.
 	absolute, dialled, temporary string
 
-	lock, serverLock *os.File
-	patience         time.Duration // with a server that a killed fanfare left behind
-	cancel           context.CancelFunc
-	stopped          chan struct{}
+	lock       io.Closer
+	serverLock *os.File
+	patience   time.Duration // with a server that a killed fanfare left behind
+	cancel     context.CancelFunc
+	stopped    chan struct{}
+	restarts   atomic.Int64
 }
 
 // New makes a server. It starts nothing.
@@ -72,6 +77,9 @@ func (s *Server) Socket() string { return s.dialled }
 
 // Password is the password that the server asks for.
 func (s *Server) Password() string { return s.password }
+
+// Restarts is how often the server ended by itself, and was started again.
+func (s *Server) Restarts() int64 { return s.restarts.Load() }
 
 // Program is the server's program.
 func (s *Server) Program() Program { return s.o.Program }
@@ -108,16 +116,9 @@ func (s *Server) Start(ctx context.Context) error {
 
 // lockFolder takes both locks of the folder, and checks that the server may work there.
 func (s *Server) lockFolder(ctx context.Context) error {
-	if err := prepareFolder(s.o.Folder); err != nil {
+	lock, err := Lock(s.o.Folder)
+	if err != nil {
 		return err
-	}
-	path := filepath.Join(s.o.Folder, lockFile)
-	lock, err := tryLock(path)
-	switch {
-	case err != nil:
-		return err
-	case lock == nil:
-		return fmt.Errorf("%s is locked: another fanfare uses this folder; stop it first", path)
 	}
 	s.lock = lock
 	if err := checkRelease(s.o.Folder, s.o.Program); err != nil {
@@ -133,7 +134,7 @@ func (s *Server) awaitReady(ctx context.Context, p *process) error {
 	for told := false; ; {
 		err := client.Ping(ctx).Err()
 		if err == nil {
-			return nil
+			return s.checkProcess(ctx, client, p)
 		}
 		if reply := redis.Error(nil); errors.As(err, &reply) && !redis.HasErrorPrefix(err, "LOADING") {
 			return fmt.Errorf("%s answers %w", s.o.Program, err)
@@ -150,6 +151,21 @@ func (s *Server) awaitReady(ctx context.Context, p *process) error {
 		case <-time.After(pingAgain):
 		}
 	}
+}
+
+// checkProcess refuses a program that runs the server as another process, such as a script: nobody would notice the end of
+// the server, or end it with certainty. The server is ended.
+func (s *Server) checkProcess(ctx context.Context, client *redis.Client, p *process) error {
+	info, err := client.InfoMap(ctx, "server").Result()
+	if err != nil {
+		return fmt.Errorf("ask %s for its process: %w", s.o.Program, err)
+	}
+	pid, own := info["Server"]["process_id"], strconv.Itoa(p.cmd.Process.Pid)
+	if pid == own {
+		return nil
+	}
+	_ = client.ShutdownNoSave(ctx).Err() // it closes the connection without an answer
+	return fmt.Errorf("%s is a script that runs the server as another process (%s, and not %s), so fanfare cannot look after it; begin the script's last line with exec, or name another redis-server first on PATH", s.o.Program.Path, pid, own)
 }
 
 // keep starts the server again whenever it ends, and ends it with ctx.
@@ -184,6 +200,7 @@ func (s *Server) again(ctx context.Context, pause time.Duration) (*process, time
 		pause = min(2*pause, mostPause)
 		p, err := s.launch(ctx)
 		if err == nil {
+			s.restarts.Add(1)
 			return p, pause
 		}
 		s.o.Logger.ErrorContext(ctx, "the embedded Redis cannot be started", "error", err, "after", pause)

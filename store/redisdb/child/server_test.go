@@ -167,6 +167,9 @@ func TestServerIsStartedAgain(t *testing.T) {
 			t.Errorf("%s says %+v", stateFile, now)
 		}
 	}
+	if got := w.Restarts(); got != 2 {
+		t.Errorf("started again %d times", got)
+	}
 	if got := strings.Count(w.log.String(), "the embedded Redis ended"); got != 2 || !strings.Contains(w.log.String(), "signal: killed") {
 		t.Errorf("told %d times:\n%s", got, w.log.String())
 	}
@@ -347,6 +350,64 @@ func TestOlderServerIsRefused(t *testing.T) {
 		} else if err != nil {
 			t.Errorf("after %s: %v", last, err)
 		}
+	}
+}
+
+// A program that runs the server as another process is refused, and the server is ended. One that becomes the server is not.
+func TestScriptAsServer(t *testing.T) {
+	t.Parallel()
+	storetest.SkipShort(t, "a redis-server")
+	for name, tc := range map[string]struct {
+		line    string
+		refused bool
+	}{"Becomes": {"exec %s \"$@\"", false}, "Waits": {"%s \"$@\"\nexit $?", true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newServer(t, filepath.Join(t.TempDir(), "data"))
+			script := filepath.Join(t.TempDir(), "redis-server")
+			storetest.Must(t, os.WriteFile(script, []byte("#!/bin/sh\n"+fmt.Sprintf(tc.line, w.o.Program.Path)+"\n"), 0o755))
+			w.o.Program.Path = script
+			err := w.Start(t.Context())
+			if !tc.refused {
+				storetest.Must(t, err)
+				return
+			}
+			wantError(t, err, script+" is a script", "with exec")
+			w.Stop()
+			next := newServer(t, w.folder)
+			storetest.Must(t, next.Start(t.Context())) // the server of the script has ended
+		})
+	}
+}
+
+// The data of a server is put aside while nobody works on the folder. A server that was left behind is ended first, and the
+// next one begins without data, whatever its version. The data can be moved back.
+func TestDataIsPutAside(t *testing.T) {
+	t.Parallel()
+	folder, orphan := mustOrphan(t)
+	lock, err := Lock(folder)
+	storetest.Must(t, err)
+	if _, err := Lock(folder); err == nil || !strings.Contains(err.Error(), "another fanfare uses this folder") {
+		t.Errorf("the folder is locked twice: %v", err)
+	}
+	aside, err := PutAside(t.Context(), folder, slog.New(slog.DiscardHandler))
+	storetest.Must(t, err)
+	if alive(orphan.PID) || HasData(folder) {
+		t.Error("the server lives, or its data is still there")
+	}
+	storetest.Must(t, lock.Close())
+	next := newServer(t, folder)
+	storetest.Must(t, next.Start(t.Context()))
+	if got := next.client(t).Keys(t.Context(), "*").Val(); len(got) != 0 {
+		t.Errorf("there are %q", got)
+	}
+	next.Stop()
+	storetest.Must(t, os.RemoveAll(filepath.Join(folder, dataFolder)))
+	storetest.Must(t, os.Rename(aside, filepath.Join(folder, dataFolder)))
+	back := newServer(t, folder)
+	storetest.Must(t, back.Start(t.Context()))
+	if got := back.client(t).Get(t.Context(), "k").Val(); got != "v" {
+		t.Errorf("k is %q", got)
 	}
 }
 
