@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -57,6 +58,7 @@ type app struct {
 	// child is the server of an embedded Redis. nil: it is in the memory of this process, and whyMemory
 	// says why, or Redis is not embedded.
 	child     *child.Server
+	folder    io.Closer // locks the data of an embedded Redis in memory
 	whyMemory string
 	// contactsRedis holds the index of recent contacts: redis, unless
 	// FANFARE_CONTACTS_REDIS_URL names another.
@@ -118,7 +120,7 @@ func build(ctx context.Context, c *config, log *slog.Logger) (*app, error) {
 		a.close()
 		return nil, err
 	}
-	a.registry.MustRegister(newPoolMetrics(a), buildInfo())
+	a.registry.MustRegister(newPoolMetrics(a), buildInfo(), a.embeddedRestarts())
 	a.openQueues()
 	if err := a.openNouns(); err != nil {
 		a.close()
@@ -368,6 +370,9 @@ func (a *app) close() {
 	}
 	if a.child != nil {
 		a.child.Stop()
+	}
+	if a.folder != nil {
+		errs = append(errs, a.folder.Close())
 	}
 	if a.record != nil {
 		errs = append(errs, a.record.Close())

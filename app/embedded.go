@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"fanfare/store/redisdb"
 	"fanfare/store/redisdb/child"
 )
@@ -34,13 +36,16 @@ func (k *embeddedKind) UnmarshalText(text []byte) error {
 }
 
 // dataFolder is where an embedded Redis keeps its data: beside an SQLite database, under the
-// database's name, and in the working directory for any other database.
+// database's name, and in the working directory for any other database. No two databases have the same folder.
 func (c *config) dataFolder() string {
-	name, ok := strings.CutSuffix(c.lockFile(), ".lock")
-	if !strings.HasPrefix(c.DatabaseURL, "sqlite:") || !ok {
+	if !strings.HasPrefix(c.DatabaseURL, "sqlite:") {
 		return "fanfare-mysql-data"
 	}
-	return strings.TrimSuffix(name, ".db") + "-data"
+	name := strings.TrimSuffix(c.lockFile(), ".lock")
+	if short, ok := strings.CutSuffix(name, ".db"); ok {
+		return short + "-data"
+	}
+	return name + ".data"
 }
 
 // openEmbedded chooses the embedded Redis, and completes the options of its clients. It starts
@@ -60,14 +65,9 @@ func (a *app) openEmbedded(ctx context.Context, o *redisdb.Options) error {
 	if a.config.Embedded == embeddedRedis {
 		return fmt.Errorf("%s: %w", embeddedVariable, why)
 	}
-	if !child.HasData(folder) {
-		a.whyMemory = why.Error()
-		return nil
-	}
-	if a.config.Embedded != embeddedMemory {
+	if child.HasData(folder) && a.config.Embedded != embeddedMemory {
 		return fmt.Errorf("%s: %s has the data of a redis-server or valkey-server, which cannot be used: %w; install it again, or set %s=memory to start without that data", embeddedVariable, folder, why, embeddedVariable)
 	}
-	a.log.WarnContext(ctx, "the embedded Redis starts without the data of the server that was used before", "folder", folder)
 	a.whyMemory = why.Error()
 	return nil
 }
@@ -82,15 +82,47 @@ func (c *config) findServer(ctx context.Context, folder string) (child.Program, 
 
 // startEmbedded starts the child, if there is one, and reads the snapshot of an embedded Redis.
 func (a *app) startEmbedded(ctx context.Context) error {
+	start := a.startMemory
 	if a.child != nil {
-		if err := a.child.Start(ctx); err != nil {
-			return fmt.Errorf("%s: %w", embeddedVariable, err)
-		}
+		start = a.child.Start
 	}
-	if err := a.redis.Load(ctx); err != nil {
+	if err := start(ctx); err != nil {
+		return fmt.Errorf("%s: %w", embeddedVariable, err)
+	}
+	err := a.redis.Load(ctx)
+	switch {
+	case errors.Is(err, redisdb.ErrNoRoom):
+		return fmt.Errorf("%s: %w; give it more memory, start with %s=memory as before, or move the file away to start with an empty Redis", embeddedVariable, err, embeddedVariable)
+	case err != nil:
 		return fmt.Errorf("%s: %w", embeddedVariable, err)
 	}
 	return nil
+}
+
+// startMemory locks the folder for a Redis in memory. From now on the data that a server has there is older than the database,
+// so it is put aside: a later server would bring back what was erased or done meanwhile.
+func (a *app) startMemory(ctx context.Context) (err error) {
+	folder := a.config.dataFolder()
+	if a.folder, err = child.Lock(folder); err != nil || !child.HasData(folder) {
+		return err
+	}
+	aside, err := child.PutAside(ctx, folder, a.log)
+	if err == nil {
+		a.log.WarnContext(ctx, "the embedded Redis starts without the data of the server that was used before, which is put aside", "file", aside)
+	}
+	return err
+}
+
+// embeddedRestarts counts how often the embedded server was started again.
+func (a *app) embeddedRestarts() prometheus.Collector {
+	return prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "fanfare_embedded_redis_restarts_total", Help: "How often the embedded redis-server ended by itself and was started again.",
+	}, func() float64 {
+		if a.child == nil {
+			return 0
+		}
+		return float64(a.child.Restarts())
+	})
 }
 
 // embeddedNote says what keeps the embedded Redis' data, and what is lost when. Callers without a key

@@ -11,7 +11,9 @@ func TestDataFolder(t *testing.T) {
 	for database, want := range map[string]string{
 		"sqlite:fanfare.db":           "fanfare-data",
 		"sqlite:/var/lib/shop.db?x=1": "/var/lib/shop-data",
-		"sqlite:shop.sqlite":          "shop.sqlite-data",
+		"sqlite:shop.sqlite":          "shop.sqlite.data",
+		"sqlite:/var/lib/shop":        "/var/lib/shop.data", // and not that of shop.db
+		"sqlite:shop-data.db":         "shop-data-data",
 		"mysql://u:p@h:3306/n":        "fanfare-mysql-data",
 	} {
 		if got := (&config{DatabaseURL: database}).dataFolder(); got != want {

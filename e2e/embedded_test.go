@@ -354,10 +354,92 @@ func TestEmbeddedChangesItsKind(t *testing.T) {
 			t.Errorf("%s: exit code %d: %s", name, code, errs)
 		}
 	}
-	p = mustServe(t, dir, "FANFARE_EMBEDDED=memory")
-	p.must(404, nil, "GET", "/v1/chats/team", nil)
-	if want := "starts without the data of the server that was used before"; !strings.Contains(p.stderr.String(), want) {
-		t.Errorf("the start does not say %q:\n%s", want, p.stderr.String())
+}
+
+// A start with FANFARE_EMBEDDED=memory puts the data of a server aside, and says where. It never comes back by itself, neither
+// over what the Redis in memory kept at a clean stop nor after its crash; moved back, it is there again.
+func TestEmbeddedOldDataStaysAside(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	data := filepath.Join(dir, "fanfare-data", "appendonlydir")
+	color := func(p *program) (value string) {
+		var answer struct{ Value string }
+		if status, body, err := p.try("GET", "/v1/values/color", nil); err != nil || status == 200 && json.Unmarshal(body, &answer) != nil {
+			t.Errorf("%d %s %v", status, body, err)
+		}
+		return answer.Value
+	}
+	stop := func(p *program) {
+		if code, _ := p.terminate(); code != 0 {
+			t.Fatalf("exit code %d", code)
+		}
+	}
+	paint := func(mode, was, next string) *program {
+		p := mustServe(t, dir, "FANFARE_EMBEDDED="+mode)
+		if got := color(p); got != was {
+			t.Errorf("with %s the color is %q, want %q", mode, got, was)
+		}
+		if status, body, err := p.try("PUT", "/v1/values/color", map[string]any{"value": next}); err != nil || status/100 != 2 {
+			t.Fatalf("%d %s %v", status, body, err)
+		}
+		return p
+	}
+	stop(paint("redis", "", "blue"))
+	p := paint("memory", "", "red")
+	aside, err := filepath.Glob(data + ".2*")
+	storetest.Must(t, err)
+	if len(aside) != 1 || !strings.Contains(p.stderr.String(), "starts without the data of the server that was used before") || !strings.Contains(p.stderr.String(), filepath.Base(aside[0])) {
+		t.Fatalf("aside are %q, and the start does not say so:\n%s", aside, p.stderr.String())
+	}
+	stop(p)
+	stop(paint("auto", "red", "green"))
+	paint("memory", "", "white").kill()
+	stop(paint("redis", "", "black"))
+	storetest.Must(t, os.RemoveAll(data))
+	storetest.Must(t, os.Rename(aside[0], data))
+	stop(paint("redis", "blue", "blue"))
+}
+
+// Two processes never keep the data of a Redis in memory in one folder.
+func TestEmbeddedMemoryLocksItsFolder(t *testing.T) {
+	t.Parallel()
+	dir, other := t.TempDir(), t.TempDir()
+	mustServe(t, dir)
+	storetest.Must(t, os.Symlink(filepath.Join(dir, "fanfare-data"), filepath.Join(other, "fanfare-data")))
+	code, _, errs := mustRun(t, other, nil, "FANFARE_ADDR=127.0.0.1:0", "FANFARE_EMBEDDED=memory")
+	if want := "fanfare-data/lock is locked: another fanfare uses this folder"; code != 1 || !strings.Contains(errs, want) {
+		t.Errorf("exit code %d: %s", code, errs)
+	}
+}
+
+// A snapshot that is larger than the maxmemory of a server ends the start with a sentence that says what to do. With the Redis
+// in memory it is read as before.
+func TestEmbeddedSnapshotIsTooLarge(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	p := mustServe(t, dir)
+	p.must(201, nil, "PUT", "/v1/values/color", map[string]any{"value": "blue"})
+	for i := range 120 {
+		p.must(201, nil, "PUT", fmt.Sprintf("/v1/values/large-%d", i), map[string]any{"value": strings.Repeat("x", 16_000)})
+	}
+	if code, _ := p.terminate(); code != 0 || !strings.Contains(p.stderr.String(), "the snapshot of Redis was written") {
+		t.Fatalf("exit code %d: %s", code, p.stderr.String())
+	}
+	small := t.TempDir() // a redis-server with little memory, whatever its settings say
+	server, err := exec.LookPath("redis-server")
+	storetest.Must(t, err)
+	script := "#!/bin/sh\nif [ \"$1\" = - ]; then exec " + server + " - --maxmemory 2mb; fi\nexec " + server + " \"$@\"\n"
+	storetest.Must(t, os.WriteFile(filepath.Join(small, "redis-server"), []byte(script), 0o755))
+	for range 2 {
+		code, _, errs := mustRun(t, dir, nil, "FANFARE_ADDR=127.0.0.1:0", "FANFARE_EMBEDDED=auto", "PATH="+small+":"+os.Getenv("PATH"))
+		if want := "the server's maxmemory is too small for it (2097152 bytes); give it more memory, start with FANFARE_EMBEDDED=memory"; code != 1 || !strings.Contains(errs, want) {
+			t.Errorf("exit code %d; it lacks %q: %s", code, want, errs)
+		}
+	}
+	p = mustServe(t, dir)
+	var value struct{ Value string }
+	if p.must(200, &value, "GET", "/v1/values/color", nil); value.Value != "blue" {
+		t.Errorf("the value is %q", value.Value)
 	}
 }
 

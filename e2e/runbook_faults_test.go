@@ -111,6 +111,14 @@ var faults = map[string]func(*scene) *scene{
 		frozen.kill()
 		return s
 	},
+	"The embedded Redis ends": func(s *scene) *scene {
+		s.serveOn("embedded", "FANFARE_EMBEDDED=redis")
+		before := mustServer(s, s.server.dir).PID
+		mustKillServer(s, s.server.dir)
+		storetest.Eventually(s, 30*time.Second, "the server is started again", func() bool { pid := mustServer(s, s.server.dir).PID; return pid != 0 && pid != before })
+		s.server.awaitReady()
+		return s
+	},
 	"A server that waits at its start": func(s *scene) *scene {
 		proxy, url := storetest.ProxyTo(s, storetest.Redis(s).URL())
 		proxy.Cut()
