@@ -16,13 +16,16 @@ func counters(w *world) sample {
 	return w.turns(s.flood("add", s.server, http.StatusOK, add), s.flood("bare", s.bare, http.StatusOK, add))
 }
 
-// locks compares acquiring and releasing one of 64 locks with a bare handler over bsm/redislock and a fence for each
-// hold. A caller has a lock for itself.
+// locks compares acquiring and releasing one of 64 locks with bare handlers over bsm/redislock and over redsync, with a fence
+// for each hold. A caller has a lock for itself.
 func locks(w *world) sample {
 	s := w.stage(plan{env: apiRole})
-	peer, addr := filepath.Join(w.dir, "redislock"), w.freeAddr()
-	w.build("bench/redislock", peer)
-	bare := w.serve("bare locks", addr, nil, peer, addr, s.redis.Options().Addr)
+	peer := filepath.Join(w.dir, "locks")
+	w.build("bench/locks", peer)
+	bare := func(library string) *process {
+		addr := w.freeAddr()
+		return w.serve(library, addr, nil, peer, library, addr, s.redis.Options().Addr)
+	}
 	holding := func(name string, to *process) *side {
 		one := s.flood(name, to, http.StatusOK)
 		one.call = func(c *caller, n int) {
@@ -32,5 +35,5 @@ func locks(w *world) sample {
 		}
 		return one
 	}
-	return w.turns(holding("hold", s.server), holding("bare", bare))
+	return w.turns(holding("hold", s.server), holding("redislock", bare("redislock")), holding("redsync", bare("redsync")))
 }

@@ -19,16 +19,22 @@ import (
 )
 
 // jobs compares jobs over HTTP, each enqueued, claimed and completed, with a stream by hand behind a bare handler, and with
-// asynq in one process.
+// asynq and River, each in one process.
 func jobs(w *world) sample {
 	s := w.stage(plan{bare: true, env: apiRole})
 	asynq, store := filepath.Join(w.dir, "asynq"), w.redis()
 	w.build("bench/asynq", asynq)
+	river, database := filepath.Join(w.dir, "river"), w.postgres()
+	w.build("bench/river", river)
+	riverside := func(what string) *side {
+		return &side{name: "river " + what, run: func(d time.Duration) sample { return w.figures(river, what, database, d.String()) }}
+	}
 	return w.turns(
 		s.living("hundreds", s.server, 16, 100), s.living("bare hundreds", s.bare, 16, 100),
 		s.living("singles", s.server, connections, 1), s.living("bare singles", s.bare, connections, 1),
 		s.pickingUp(),
 		&side{name: "asynq", run: func(d time.Duration) sample { return w.figures(asynq, "singles", store.Addr(), d.String()) }},
+		riverside("hundreds"), riverside("singles"),
 	)
 }
 

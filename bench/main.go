@@ -11,9 +11,10 @@
 //	go run ./bench -against v1.0.0 push latency
 //	                               compare with a revision, in turns
 //
-// It needs redis-server in the PATH, and MariaDB for contacts. It starts everything that it
-// compares as its own processes on loopback addresses: fanfare, the bare server, Redis, asynq. All
-// share one session and so one CPU group of the kernel; otherwise the ratios would be wrong.
+// It needs redis-server in the PATH, MariaDB for contacts, and PostgreSQL for jobs. It starts everything that it
+// compares as its own processes on loopback addresses: fanfare, the bare server, Redis, asynq, River. All
+// share one session and so one CPU group of the kernel; otherwise the ratios would be wrong. The processes of
+// PostgreSQL make sessions of their own, which is to its advantage.
 package main
 
 import (

@@ -71,6 +71,7 @@ const (
 	hgetall  = "bare chi handler, one HGETALL"
 	oneOf1   = "one process, 1 partition"
 	peer     = "asynq v0.26"
+	river    = "River v0.51 on PostgreSQL, synchronous_commit off"
 	byHand   = "bare chi handler, a stream by hand"
 	cached   = "all cached"
 	// followed100k is what the other fan-outs from SQL are compared with.
@@ -200,14 +201,17 @@ func storesSection() section {
 		{name: "jobs", measure: jobs, profiles: []string{"hundreds", "singles"}, rows: []want{
 			{"jobs over HTTP, enqueue, claim and complete, 100 a call", "hundreds rate", "/s", "bare hundreds rate", byHand, ">= 0.5"},
 			{"the same, beside asynq in one process", "hundreds rate", "/s", "asynq rate", peer, ">= 8"},
+			{"the same, beside River in one process", "hundreds rate", "/s", "river hundreds rate", river, ""},
 			{"the same, one a call, 64 callers", "singles rate", "/s", "bare singles rate", byHand, ">= 0.7"},
+			{"the same, one a call, beside River in one process", "singles rate", "/s", "river singles rate", river, ""},
 			{"jobs over HTTP, enqueue to a waiting claim's answer at 200/s, p50", "pick-up p50", "ms", "", "", "<= 1 ms"},
 		}},
 		{name: "counters", measure: counters, profiles: []string{"add"}, rows: []want{
 			{"add to one counter, 64 callers", "add rate", "/s", "bare rate", "bare chi handler, one EVALSHA", ">= 1"},
 		}},
 		{name: "locks", measure: locks, profiles: []string{"hold"}, rows: []want{
-			{"lock, acquire and release, 64 names", "hold rate", "/s", "bare rate", "bare chi handler, bsm/redislock and a fence", ">= 1"},
+			{"lock, acquire and release, 64 names", "hold rate", "/s", "redislock rate", "bare chi handler, bsm/redislock and a fence", ">= 1"},
+			{"the same", "hold rate", "/s", "redsync rate", "bare chi handler, redsync and a fence", ">= 1"},
 		}},
 		{name: "stream-memory", measure: streamMemory, rows: []want{
 			{"an idle stream's memory, of 10,000 (heap and stacks in use)", "each", "KiB", "", "", "<= 20 KiB"},

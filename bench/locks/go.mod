@@ -1,10 +1,11 @@
-module fanfare/bench/redislock
+module fanfare/bench/locks
 
 go 1.26.0
 
 require (
 	github.com/bsm/redislock v0.9.4
 	github.com/go-chi/chi/v5 v5.5.0
+	github.com/go-redsync/redsync/v4 v4.18.1
 	github.com/redis/go-redis/v9 v9.23.0
 )
 
