@@ -8,7 +8,7 @@ type Server struct {
 	Addr    string   `json:"addr,omitempty"`
 	PID     int      `json:"pid,omitempty"`
 	Version string   `json:"version"`
-	Roles   []string `json:"roles" enums:"api,targeting,delivery,jobs"`
+	Roles   []string `json:"roles" enums:"api,push,jobs"`
 	// Shards are the shards whose work the process does; none if it has the role api alone.
 	Shards []int `json:"shards"`
 	// DeliveredPerSecond is the process's mean over the last minute, a few seconds ago.

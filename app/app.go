@@ -161,19 +161,15 @@ func (a *app) openQueues() {
 		RetryBase: c.RetryBase, RetryMax: c.RetryMax, MaxAttempts: c.MaxAttempts, Drain: a.drain(), Logger: a.log,
 		OnEmptied: a.metrics.RedisEmptied,
 	}
-	toTarget, toSend, toDo := shared, shared, shared
-	toTarget.Name, toTarget.Lease, toTarget.InFlight = "events", c.JobLease, c.MaxInFlight
-	if c.has(roleDelivery) { // a process with this role may send in one hop
-		toTarget.Lease = min(c.JobLease, c.NotificationLease)
-		room := func() int { return a.delivery.Room() }
-		toTarget.Room, toSend.Room = room, room
-	}
-	toSend.Name, toSend.Lease, toSend.InFlight = "notifications", c.NotificationLease, c.MaxInFlight
+	push := shared
+	// Parts may end that much before their event, and the event that much later than its notifications in a shard.
+	push.GroupRetention += c.MaxAge
+	push.Lease, push.InFlight, push.Room = c.NotificationLease, c.MaxInFlight, func() int { return a.delivery.Room() }
+	toTarget, toSend, toDo := push, push, shared
+	toTarget.Name, toSend.Name = "events", "notifications"
 	toSend.Show, toSend.ParkedBytes = delivery.ShowMessage, c.PausedBytes
 	toTarget.Show = events.ShowJob
-	toTarget.GroupRetention += c.MaxAge // the parts may end that much before the event
-	toSend.GroupRetention += c.MaxAge   // the event may end that much later than its notifications in a shard
-	toSend.MaxAge = -1                  // delivery ends notifications by age, and counts them
+	toSend.MaxAge = -1 // delivery ends notifications by age, and counts them
 	toDo.Name, toDo.Kind, toDo.Lease = "jobs", api.DeadTask, c.JobLease
 	toDo.MaxAge = -1            // a change on record is retried for ever
 	toDo.InFlight = jobsAtATime // they share the SQL connections with requests
@@ -230,13 +226,8 @@ func (a *app) openWorkers() {
 		ProbeEvery: c.AppProbeInterval, MaxAge: c.MaxAge, RetryBase: c.RetryBase, RetryMax: c.RetryMax, InFlight: c.MaxInFlight,
 		Unrecorded: a.eventQueue.Unrecorded, PushOrigins: c.pushOrigins(),
 	})
-	// A process with both roles sends small events and parts at once.
-	var atOnce *delivery.Delivery
-	if c.has(roleDelivery) {
-		atOnce = a.delivery
-	}
 	a.targeting = targeting.New(targeting.Options{
-		Events: a.eventQueue, Notifications: a.notificationQueue, Devices: a.devices, Delivery: atOnce,
+		Events: a.eventQueue, Notifications: a.notificationQueue, Devices: a.devices, Delivery: a.delivery,
 		Pagers: map[string]targeting.Pager{
 			events.KindContactsOf: a.record.ContactsOf, events.KindChat: a.chats.MemberNames,
 			events.KindTopic: a.record.TopicUsers, events.KindAll: a.record.UsersWithDevice,
@@ -292,16 +283,12 @@ func (a *app) outbox() *record.Relay {
 	return a.record.NewRelay(record.RelayOptions{DeletedRetention: a.config.DeletedRetention, Logger: a.log}, all)
 }
 
-// deliveryLoops are the workers behind the queues.
-func (a *app) deliveryLoops() []loop {
-	var loops []loop
-	if a.config.has(roleTargeting) {
-		loops = append(loops, loop{"targeting", a.targeting.Run})
+// pushLoops are the workers behind the queues of events and notifications.
+func (a *app) pushLoops() []loop {
+	if !a.config.has(rolePush) {
+		return nil
 	}
-	if a.config.has(roleDelivery) {
-		loops = append(loops, loop{"delivery", a.delivery.Run})
-	}
-	return loops
+	return []loop{{"targeting", a.targeting.Run}, {"delivery", a.delivery.Run}}
 }
 
 // handlers returns the HTTP handlers of this process: one for users, and one for operators (see

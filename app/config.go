@@ -28,7 +28,7 @@ type config struct {
 	TLSKeyFile      string        `env:"FANFARE_TLS_KEY_FILE" shown:"none" desc:"PEM key of that certificate"`
 	AdminKey        string        `env:"FANFARE_ADMIN_KEY_FILE" shown:"none" desc:"file with the first API key, ff_<id>_<secret> of a-z 0-9, which has every scope; it is read only as long as no key was ever made"`
 	TrustedProxies  web.Proxies   `env:"FANFARE_TRUSTED_PROXIES" shown:"none" desc:"networks of the proxies in front, such as 10.0.0.0/8,192.0.2.7/32. Only their X-Forwarded-For is believed: fanfare counts wrong keys and tokens by the address that it names, and logs that address"`
-	Roles           []string      `env:"FANFARE_ROLES" envDefault:"api,targeting,delivery,jobs" desc:"what this process does; health, readiness and metrics are served in every role"`
+	Roles           []string      `env:"FANFARE_ROLES" envDefault:"api,push,jobs" desc:"what this process does; health, readiness and metrics are served in every role"`
 	Shards          int           `env:"FANFARE_SHARDS" envDefault:"8" least:"1" most:"256" desc:"shards per queue, 1 to 256; fixed at first start, another number is refused"`
 	ShardSet        shardSet      `env:"FANFARE_SHARD_SET" shown:"all" desc:"which shards this process serves, such as 0-7,12"`
 	RequestTimeout  time.Duration `env:"FANFARE_REQUEST_TIMEOUT" envDefault:"5s" least:"1ms" desc:"deadline of a request other than a stream or long poll"`
@@ -55,8 +55,8 @@ type config struct {
 	WebPushOrigins     []string      `env:"FANFARE_WEBPUSH_ORIGINS" shown:"those of Chrome, Edge, Firefox and Safari" desc:"hosts of further push services of browsers, such as push.example.com,*.push.example.com; * for all: then users choose which public hosts fanfare connects to"`
 	WebPushAllowNets   web.Proxies   `env:"FANFARE_WEBPUSH_ALLOW_NETS" shown:"none" desc:"for tests: networks, such as 127.0.0.0/8, that fanfare connects to for Web Push although their addresses are not public"`
 	MaxInFlight        int           `env:"FANFARE_MAX_IN_FLIGHT" envDefault:"16000" least:"1" desc:"requests to push services that this process has under way at once, at most eight ninths of them for one app; a killed process may cause that many to be sent a second time. About 3 KB of memory each"`
-	NotificationLease  time.Duration `env:"FANFARE_NOTIFICATION_LEASE" envDefault:"10s" least:"1ms" desc:"another process takes over a notification whose process did not renew its lease for this long"`
-	JobLease           time.Duration `env:"FANFARE_JOB_LEASE" envDefault:"30s" least:"1ms" desc:"the same for events and background jobs; in a process that also sends, events have the shorter of the two"`
+	NotificationLease  time.Duration `env:"FANFARE_NOTIFICATION_LEASE" envDefault:"10s" least:"1ms" desc:"another process takes over an event or a notification whose process did not renew its lease for this long"`
+	JobLease           time.Duration `env:"FANFARE_JOB_LEASE" envDefault:"30s" least:"1ms" desc:"the same for background jobs"`
 	MaxAttempts        int           `env:"FANFARE_MAX_ATTEMPTS" envDefault:"8" least:"1" desc:"failures of a job before it becomes a dead letter; failures of a dependency do not count"`
 	RetryBase          time.Duration `env:"FANFARE_RETRY_BASE" envDefault:"500ms" least:"1ms" desc:"first backoff, doubled at each failure, with full jitter"`
 	RetryMax           time.Duration `env:"FANFARE_RETRY_MAX" envDefault:"5m" least:"1ms" desc:"longest backoff"`
@@ -102,14 +102,13 @@ type config struct {
 
 // The roles that FANFARE_ROLES knows.
 const (
-	roleAPI       = "api"
-	roleTargeting = "targeting"
-	roleDelivery  = "delivery"
-	roleJobs      = "jobs"
+	roleAPI  = "api"
+	rolePush = "push"
+	roleJobs = "jobs"
 )
 
 // allRoles lists every role.
-func allRoles() []string { return []string{roleAPI, roleTargeting, roleDelivery, roleJobs} }
+func allRoles() []string { return []string{roleAPI, rolePush, roleJobs} }
 
 // has reports whether this process plays a role.
 func (c *config) has(role string) bool { return slices.Contains(c.Roles, role) }

@@ -162,7 +162,9 @@ func (c *config) checkStores() problems {
 func (c *config) checkRoles() problems {
 	var p problems
 	for i, role := range c.Roles {
-		if !slices.Contains(allRoles(), role) {
+		if role == "targeting" || role == "delivery" {
+			p = append(p, fmt.Sprintf("FANFARE_ROLES: there is no %s any more; write push, which finds the devices and sends", role))
+		} else if !slices.Contains(allRoles(), role) {
 			p = append(p, fmt.Sprintf("FANFARE_ROLES: %q is none of %s", role, strings.Join(allRoles(), ", ")))
 		} else if slices.Contains(c.Roles[:i], role) {
 			p = append(p, fmt.Sprintf("FANFARE_ROLES: %s is named twice", role))

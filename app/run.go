@@ -198,7 +198,7 @@ func (a *app) live(ctx context.Context, front *front, http []loop, preparation *
 	if broken == nil && ctx.Err() == nil {
 		stages.startBehind(ctx, "redis", a.redisLoops()...)
 		stages.startBehind(ctx, "jobs", a.jobLoops()...)
-		stages.startBehind(ctx, "delivery", a.deliveryLoops()...)
+		stages.startBehind(ctx, "push", a.pushLoops()...)
 		a.starting.Store(nil)
 		a.announce(front, to)
 		broken = a.wait(ctx, stages, front, hangup)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"os"
@@ -86,5 +87,16 @@ func (w *world) buildRevision() string {
 	w.output(nil, "git", "archive", "--output="+tree+".tar", w.against)
 	w.output(nil, "tar", "-xf", tree+".tar", "-C", tree)
 	w.build(tree, to)
+	if config := got(os.ReadFile(filepath.Join(tree, "app", "config.go"))); !bytes.Contains(config, []byte(`= "push"`)) {
+		w.former = to
+	}
 	return to
+}
+
+// pushRole is the setting of a process that only sends. Revisions before the role push had two roles for that.
+func (w *world) pushRole() string {
+	if w.program == w.former {
+		return "FANFARE_ROLES=targeting,delivery"
+	}
+	return "FANFARE_ROLES=push"
 }

@@ -187,7 +187,7 @@ func beside(ctx context.Context, do func(), other func(ctx context.Context)) {
 	})
 }
 
-// farMemory starts a process that finds a million waiting notifications, lets answers take 300 ms,
+// farMemory starts a process that finds a million waiting events, lets answers take 300 ms,
 // and measures the memory of the process while it sends.
 func farMemory(w *world) sample {
 	return w.turns(&side{name: "far", run: func(d time.Duration) sample {
@@ -196,8 +196,8 @@ func farMemory(w *world) sample {
 		if d < w.seconds { // the warm-up round
 			n = max(n/100, 10)
 		}
-		s := w.stage(plan{users: n, env: noDelivery})
-		s.fillBacklog(10 * n)
+		s := w.stage(plan{users: n, env: noPush})
+		s.fillBacklog("events", 10*n)
 		s.server.kill()
 		s.setLatency(away)
 		s.server = s.join()
@@ -208,8 +208,8 @@ func farMemory(w *world) sample {
 	}})
 }
 
-// noDelivery are the roles of a process whose notifications wait.
-var noDelivery = []string{"FANFARE_ROLES=api,targeting,jobs"}
+// noPush are the roles of a process whose events wait.
+var noPush = []string{"FANFARE_ROLES=api,jobs"}
 
 // cold compares an event to 100,000 followers whose settings are not cached with the same event
 // when all are cached. It also measures the memory of Redis.

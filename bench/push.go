@@ -131,36 +131,38 @@ func memory(w *world) sample {
 		used[i] = s.memory()
 	}
 	s.apns.ScriptAll(apnstest.Failing(apnstest.Hang))
-	first, rest := s.fillBacklog(n), s.fillBacklog(9*n)
+	first, rest := s.fillBacklog("notifications", n), s.fillBacklog("notifications", 9*n)
 	return sample{"peak": s.server.peak(), "first": first, "rest": rest, "kept": max(used[1]-used[0], 1) / float64(n/2)}
 }
 
-// fillBacklog posts n one-device events, waits until all are targeted, and returns the memory that
-// each of them takes in Redis.
-func (s *stage) fillBacklog(n int) float64 {
+// fillBacklog posts n one-device events, which wait themselves, or whose notifications wait, and returns the memory
+// that each of them takes in Redis.
+func (s *stage) fillBacklog(queue string, n int) float64 {
 	before := s.memory()
 	s.postMany("user-%d", n, s.users)
-	s.rest("events")
-	if waiting := s.depth("notifications"); waiting < int64(n)*99/100 { // a few are given up after many attempts
-		failf("only %d of %d notifications wait", waiting, n)
+	if queue != "events" {
+		s.rest("events")
+	}
+	if waiting := s.depth(queue); waiting < int64(n)*99/100 { // a few are given up after many attempts
+		failf("only %d of %d %s wait", waiting, n, queue)
 	}
 	return max(s.memory()-before, 1) / float64(n)
 }
 
-// backlog lets n one-device events wait, in a process without the role delivery, and then lets a
+// backlog lets n one-device events wait, beside a process without the role push, and then lets a
 // process with that role deliver them. It measures the POSTs, the time of a POST with the backlog,
 // and the delivery.
 func backlog(w *world, n int) []float64 {
-	s := w.stage(plan{users: w.few(crowd), env: noDelivery})
+	s := w.stage(plan{users: w.few(crowd), env: noPush})
 	s.postMany("user-%d", s.users, s.users)
 	began := time.Now()
-	bytes := s.fillBacklog(n)
+	bytes := s.fillBacklog("events", n)
 	filled := time.Since(began)
 	steady := s.flood("", s.server, http.StatusAccepted, greeting)
 	steady.callers, steady.rate = 8, pace
 	posted := steady.load(w.ctx, w.seconds*2)
 	all := int64(s.users+n) + int64(posted["count"])
-	worker := s.join("FANFARE_ROLES=delivery")
+	worker := s.join(w.pushRole())
 	began = time.Now()
 	s.await(all)
 	rate := float64(all) / time.Since(began).Seconds()

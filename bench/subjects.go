@@ -157,7 +157,7 @@ func farSection() section {
 				"lone other", "ms", "", "", "<= 20 ms"},
 		}},
 		{name: "far-memory", measure: farMemory, rows: []want{
-			{"memory of fanfare with 1,000,000 notifications waiting, 300 ms, peak", "far peak", "MiB", "", "", "<= 128 MiB"},
+			{"memory of fanfare with 1,000,000 events waiting, 300 ms, peak", "far peak", "MiB", "", "", "<= 128 MiB"},
 		}},
 		{name: "cold", measure: cold, rows: []want{
 			{"one event to 100,000 devices, nobody cached, SQLite", "sqlite cold rate", "/s", "sqlite warm rate", cached, ">= 0.6"},
@@ -239,7 +239,7 @@ func movingRows(db, title string) (rows []want) {
 func growthSections() []section {
 	thousands := []int{1000, 10_000, 100_000, 1_000_000}
 	return []section{
-		growth("backlog", "backlog", backlog, thousands, "notifications waiting", "accepted /s", "POST p50 ms", "POST p99 ms",
+		growth("backlog", "backlog", backlog, thousands, "events waiting", "accepted /s", "POST p50 ms", "POST p99 ms",
 			"delivered /s", "accepting MiB", "sending MiB", "Redis bytes each"),
 		growth("fan-out", "fan-out", fanOut, thousands, "followers", "nobody cached: delivered /s",
 			"all cached: delivered /s", "first arrival ms", "last arrival s", "fanfare MiB", "fanfare µs each", "Redis µs each"),

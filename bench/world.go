@@ -29,6 +29,7 @@ type world struct {
 	fail    context.CancelCauseFunc
 	dir     string
 	program string // file of the program that is measured
+	former  string // file of a program that knows the former roles; "": there is none
 	pprof   string // address of the profiler in each fanfare
 	ends    []func()
 }

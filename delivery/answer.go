@@ -208,7 +208,7 @@ func (d *Delivery) ourBug(w *work, a transport.Answer) queue.Result {
 	return queue.Result{Outcome: queue.Dead, Label: events.LabelFailed, Reason: reasonOf(a), Err: saidOf(a)}
 }
 
-// attempt is the number of the present attempt. In one hop it is always the first.
+// attempt is the number of the present attempt. Sent with its event it is always the first.
 func (w *work) attempt() int {
 	if w.event != nil {
 		return 1

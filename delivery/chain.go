@@ -19,7 +19,7 @@ type chain struct {
 const slowSend = 5 * time.Second
 
 // begin sends a notification, or lets it wait until the present send to its token has ended. Claimed
-// notifications and those of one hop both come this way.
+// notifications and those that are sent with their event both come this way.
 func (d *Delivery) begin(ctx context.Context, w *work) {
 	d.mu.Lock()
 	c, running := d.chains[w.m.Token]

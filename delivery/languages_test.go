@@ -22,16 +22,15 @@ func TestW5_EachDeviceGetsItsLanguage(t *testing.T) {
 		t.Fatal(err)
 	}
 	job := &events.Job{Push: *push}
-	e := newEncoder("ev1", job)
 	var to []Recipient
 	for _, locale := range []string{"", "de-AT", "fr", "de", "en"} {
 		to = append(to, Recipient{"bob", &api.Device{Token: strings.Repeat("ab", 32), Environment: api.EnvProduction, Locale: locale}})
 	}
 	to = append(to, Recipient{"bob", &api.Device{Token: strings.Repeat("fcm-", 10), Topic: "t", Locale: "de"}})
 	d := new(Delivery)
-	works := d.works(&OneHop{Claim: &queue.Claimed{}, Job: job}, to)
+	works := d.works(&Event{Claim: &queue.Claimed{Job: queue.Job{ID: "ev1"}}, Job: job}, to)
 	for i, want := range []string{"Hello", "Hallo", "Salut", "Hallo", "Hello"} {
-		waiting, err := decodeMessage("ev1", e.message("bob", to[i].Device))
+		waiting, err := decodeMessage("ev1", works[i].m.encode())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -44,7 +43,7 @@ func TestW5_EachDeviceGetsItsLanguage(t *testing.T) {
 	}
 	const onFCM = `{"android":{"notification":{"tag":"ev1","title":"Hallo"},"priority":"HIGH"},` +
 		`"apns":{"headers":{"apns-collapse-id":"ev1","apns-priority":"10","apns-push-type":"alert"},"payload":{"aps":{"alert":{"title":"Hallo"}}}},"notification":{"title":"Hallo"},"data":{"event_id":"ev1","type":"t"}}`
-	waiting, err := decodeMessage("ev1", e.message("bob", to[5].Device))
+	waiting, err := decodeMessage("ev1", works[5].m.encode())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +52,7 @@ func TestW5_EachDeviceGetsItsLanguage(t *testing.T) {
 			t.Errorf("FCM, %s: %+v", way, m)
 		}
 	}
-	if len(e.common) != 4 || &works[1].m.Push.Payload[0] != &works[3].m.Push.Payload[0] {
+	if &works[1].m.Push.Payload[0] != &works[3].m.Push.Payload[0] {
 		t.Error("a form is made more than once")
 	}
 }

@@ -10,11 +10,9 @@ import (
 	"strings"
 
 	"fanfare/api"
-	"fanfare/store/devices"
 	"fanfare/store/events"
 	"fanfare/store/events/render"
 	"fanfare/store/pack"
-	"fanfare/store/queue"
 )
 
 // ShowMessage renders a notification's queue entry as JSON, for its dead letter. Of a browser's endpoint it
@@ -35,9 +33,9 @@ func ShowMessage(group string, text []byte) json.RawMessage {
 	return shown
 }
 
-// A waiting message is two values of package pack, because the devices of an event share the second one. It is
-// short, because millions may wait: the event's id is taken from the job's group, what is usual is left out, and
-// texts that most payloads share are replaced by bytes that never occur in JSON.
+// A waiting message is two values of package pack. It is short, because millions may wait: the event's id is taken
+// from the job's group, what is usual is left out, and texts that most payloads share are replaced by bytes that never
+// occur in JSON.
 
 // devicePart is what a message has of its device.
 type devicePart struct {
@@ -114,12 +112,12 @@ func (m *message) devicePart() []byte {
 	return pack.Encode(&p)
 }
 
-func encodeEvent(event string, acceptedAt int64, trace string, p *render.Push) []byte {
-	payload := string(p.Payload)
-	if event != "" {
-		payload = strings.ReplaceAll(payload, event, eventByte)
+func (m *message) eventPart() []byte {
+	p, payload := &m.Push, string(m.Push.Payload)
+	if m.Event != "" {
+		payload = strings.ReplaceAll(payload, m.Event, eventByte)
 	}
-	part := eventPart{AcceptedAt: acceptedAt, Trace: trace, Expiration: p.Expiration, ExpiresAt: p.ExpiresAt, TTL: p.TTL,
+	part := eventPart{AcceptedAt: m.AcceptedAt, Trace: m.Trace, Expiration: p.Expiration, ExpiresAt: p.ExpiresAt, TTL: p.TTL,
 		NoRetryUnknown: p.NoRetryUnknown, Payload: []byte(packPayload.Replace(payload))}
 	if p.PushType != usualType {
 		part.PushType = p.PushType
@@ -127,43 +125,14 @@ func encodeEvent(event string, acceptedAt int64, trace string, p *render.Push) [
 	if p.Priority != usualPriority {
 		part.Priority = p.Priority
 	}
-	if p.CollapseID != event {
+	if p.CollapseID != m.Event {
 		part.CollapseID = &p.CollapseID
 	}
 	return pack.Encode(&part)
 }
 
 // encode writes the message.
-func (m *message) encode() []byte {
-	return append(m.devicePart(), encodeEvent(m.Event, m.AcceptedAt, m.Trace, &m.Push)...)
-}
-
-// encoder encodes the messages of one event. The common part, mostly the payload, is encoded
-// once for each platform and language.
-type encoder struct {
-	event  string
-	job    *events.Job
-	common map[*render.Push][]byte
-}
-
-func newEncoder(event string, j *events.Job) *encoder {
-	return &encoder{event: event, job: j, common: map[*render.Push][]byte{}}
-}
-
-// message encodes the message to one device.
-func (e *encoder) message(user string, d *api.Device) []byte {
-	push := e.job.PushFor(d)
-	common, ok := e.common[push]
-	if !ok {
-		common = encodeEvent(e.event, e.job.AcceptedAt, e.job.Trace, push)
-		e.common[push] = common
-	}
-	m := message{
-		Token: d.Token, User: user, Topic: d.Topic, Environment: d.Environment, RegisteredAt: d.RegisteredAt.UnixMilli(),
-		Target: d.Target, Suspect: d.State == api.DeviceSuspect,
-	}
-	return append(m.devicePart(), common...)
-}
+func (m *message) encode() []byte { return append(m.devicePart(), m.eventPart()...) }
 
 // decodeMessage decodes the payload of a job in this group.
 func decodeMessage(group string, text []byte) (*message, error) {
@@ -205,17 +174,4 @@ func (m *message) marked() []byte {
 	again := *m
 	again.Retrying = true
 	return again.encode()
-}
-
-// Jobs makes an event's notifications for the queue q.
-func Jobs(q *queue.Queue, event string, j *events.Job, to []Recipient) []queue.Job {
-	if len(to) == 0 {
-		return nil
-	}
-	enc, jobs, actor := newEncoder(event, j), make([]queue.Job, len(to)), actorMark(j.Actor)
-	for i, r := range to {
-		jobs[i] = events.JobFor(q, event, r.Device.Token, r.Device.PlatformOf())
-		jobs[i].Type, jobs[i].Guard, jobs[i].Payload = actor, devices.GuardName(r.Device.Token), enc.message(r.User, r.Device)
-	}
-	return jobs
 }

@@ -90,9 +90,6 @@ func NewMetrics(r prometheus.Registerer, reasons []string) *Metrics {
 // Accepted counts events; hand it to the events store.
 func (m *Metrics) Accepted(n int) { m.accepted.Add(float64(n)) }
 
-// Targeted counts a notification that was made for a device.
-func (m *Metrics) Targeted(d *api.Device) { m.of(d.PlatformOf()).targeted.Inc() }
-
 // Suppressed counts users who were not notified for a reason.
 func (m *Metrics) Suppressed(reason string, n int64) {
 	if n > 0 {

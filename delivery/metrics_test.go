@@ -69,7 +69,7 @@ func TestW7_MetricsHaveThePlatform(t *testing.T) {
 	m := NewMetrics(registry, nil)
 	for n, d := range []*api.Device{{Token: strings.Repeat("fcm-", 10)}, {Token: strings.Repeat("ab", 32), Environment: api.EnvSandbox}} {
 		for range n + 1 {
-			m.Targeted(d)
+			m.of(d.PlatformOf()).targeted.Inc()
 			m.answered(d.PlatformOf(), transport.Answer{Outcome: transport.Delivered, Status: 200}, time.Now().UnixMilli())
 			m.end(d.PlatformOf(), queue.Result{Label: "delivered"})
 		}

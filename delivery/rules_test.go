@@ -49,7 +49,12 @@ func TestEveryOutcomeHasAResult(t *testing.T) {
 	}
 }
 
-func TestEncoderWritesWhatDecodeReads(t *testing.T) {
+// workOf is the notification of an event to a device of bob.
+func (d *Delivery) workOf(event string, job *events.Job, device *api.Device) *work {
+	return d.works(&Event{Claim: &queue.Claimed{Job: queue.Job{ID: event}}, Job: job}, []Recipient{{"bob", device}})[0]
+}
+
+func TestEncodeWritesWhatDecodeReads(t *testing.T) {
 	t.Parallel()
 	zero := int64(0)
 	for _, event := range []string{"0qqgk90o3q97mu3iev50vl7a1q0g1qh3", ""} {
@@ -65,7 +70,7 @@ func TestEncoderWritesWhatDecodeReads(t *testing.T) {
 			{Payload: json.RawMessage(`{}`), PushType: api.PushBackground, Priority: 10, CollapseID: event},
 		} {
 			d := &api.Device{Token: "abcd", Topic: "com.example", Environment: api.EnvSandbox, RegisteredAt: api.AtMillis(99), State: api.DeviceSuspect}
-			m, err := decodeMessage(event, newEncoder(event, &events.Job{AcceptedAt: 42, Push: push}).message("bob", d))
+			m, err := decodeMessage(event, new(Delivery).workOf(event, &events.Job{AcceptedAt: 42, Push: push}, d).m.encode())
 			want := &message{
 				Token: "abcd", User: "bob", Topic: "com.example", Environment: api.EnvSandbox, RegisteredAt: 99,
 				Event: event, AcceptedAt: 42, Push: push, Suspect: true,
@@ -115,19 +120,19 @@ func TestW1_AMessageGoesToItsPlatform(t *testing.T) {
 			d.Target = (&api.Subscription{Endpoint: "https://" + host + "/x", Keys: api.SubscriptionKeys{P256dh: "p", Auth: "a"}}).Target()
 		}
 		job := &events.Job{Push: render.Push{PushType: api.PushAlert, Payload: json.RawMessage(`{"aps":{"alert":"hi"}}`)}}
-		waiting, err := decodeMessage(event, newEncoder(event, job).message("bob", d))
+		atOnce := delivery.workOf(event, job, d)
+		waiting, err := decodeMessage(event, atOnce.m.encode())
 		if err != nil {
 			t.Fatal(err)
 		}
-		atOnce := delivery.works(&OneHop{Claim: &queue.Claimed{}, Job: job}, []Recipient{{"bob", d}})
-		for way, m := range map[string]*message{"waiting": waiting, "at once": atOnce[0].m} {
+		for way, m := range map[string]*message{"waiting": waiting, "at once": atOnce.m} {
 			n := m.notification("id", nil)
 			if n.Platform != row.platform || n.Token != row.token || n.Environment != row.env || n.Target != d.Target || delivery.app(m) != row.app {
 				t.Errorf("%s, %s: %+v through %s", row.token, way, n, delivery.app(m))
 			}
 		}
-		if atOnce[0].app != row.app {
-			t.Errorf("%s waits for room of %s", row.token, atOnce[0].app)
+		if atOnce.app != row.app {
+			t.Errorf("%s waits for room of %s", row.token, atOnce.app)
 		}
 	}
 }
@@ -321,8 +326,9 @@ func TestMetrics(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	m := NewMetrics(registry, nil)
 	m.Accepted(3)
-	m.Targeted(&api.Device{Token: strings.Repeat("ab", 32), Environment: api.EnvSandbox})
-	m.Targeted(&api.Device{Token: strings.Repeat("fcm-", 10)})
+	for _, platform := range []api.Platform{api.PlatformAPNs, api.PlatformFCM} {
+		m.of(platform).targeted.Inc()
+	}
 	m.suppressed.WithLabelValues("muted").Inc()
 	m.answered(api.PlatformAPNs, transport.Answer{Outcome: transport.Delivered, Status: 200}, time.Now().UnixMilli())
 	m.answered(api.PlatformFCM, transport.Answer{Outcome: transport.FailMessage, Status: 400, Reason: "WhateverAStrangerWrites"}, time.Now().UnixMilli())

@@ -24,13 +24,14 @@ func TestWakesOfOneAppLeaveOthersTheirProbes(t *testing.T) {
 	d := New(Options{
 		Queue: q, Sender: silentSender(), Apps: apps.New(db), Devices: devices.New(db, nil, q, devices.Options{}), ProbeEvery: 500 * time.Millisecond,
 	})
-	to := Recipient{User: "bob", Device: &api.Device{Token: "ab", Topic: "com.example.paused", Environment: api.EnvProduction, RegisteredAt: api.AtMillis(1)}}
+	device := &api.Device{Token: "ab", Topic: "com.example.paused", Environment: api.EnvProduction, RegisteredAt: api.AtMillis(1)}
 	_, err := d.o.Apps.PauseApp(t.Context(), "com.example.paused/production", "refused")
 	storetest.Must(t, err)
 	event := queue.NewID(0, time.Now())
-	job := Jobs(q, event, &events.Job{AcceptedAt: time.Now().UnixMilli(), Push: render.Push{Payload: []byte("{}")}}, []Recipient{to})
-	job[0].Guard = "none"
-	_, err = q.Enqueue(t.Context(), job...)
+	w := d.workOf(event, &events.Job{AcceptedAt: time.Now().UnixMilli(), Push: render.Push{Payload: []byte("{}")}}, device)
+	job := d.jobOf(w, queue.Result{Outcome: queue.Continue})
+	job.Guard = "none"
+	_, err = q.Enqueue(t.Context(), job)
 	storetest.Must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)

@@ -311,11 +311,11 @@ func kind(part bool) int {
 }
 
 // sharesOf counts notifications by app.
-func sharesOf(works []work) (shares []share) {
-	for i := range works {
-		at := slices.IndexFunc(shares, func(s share) bool { return s.app == works[i].charged })
+func sharesOf(works []*work) (shares []share) {
+	for _, w := range works {
+		at := slices.IndexFunc(shares, func(s share) bool { return s.app == w.charged })
 		if at < 0 {
-			at, shares = len(shares), append(shares, share{app: works[i].charged})
+			at, shares = len(shares), append(shares, share{app: w.charged})
 		}
 		shares[at].n++
 	}

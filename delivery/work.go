@@ -16,7 +16,7 @@ import (
 type work struct {
 	lease
 	claimed  *queue.Claimed // the notification's own claim
-	event    *OneHop        // the event that the notification is sent with
+	event    *Event         // the event that the notification is sent with
 	id       string         // of the notification
 	m        *message
 	enqueued time.Time       // when Redis got the notification, or its event
@@ -43,7 +43,7 @@ type lease interface {
 }
 
 // message is what a notification says, and to whom. It has everything that sending needs, so that nothing
-// has to be read. In two hops it is encoded into a queue entry (message.go).
+// has to be read. If it has to wait it is encoded into a queue entry (message.go).
 type message struct {
 	Token        string          `json:"token"`
 	User         string          `json:"user"`
@@ -57,7 +57,7 @@ type message struct {
 	// Suspect says that the service refused the device once before.
 	Suspect bool `json:"suspect,omitempty"`
 	// Refused is the reason with which the service permanently refused the notification when it was
-	// sent in one hop. Such a message is stored only to become a dead letter.
+	// sent with its event. Such a message is stored only to become a dead letter.
 	Refused string `json:"-"`
 	// RefusedSaid is that answer of the service, for people.
 	RefusedSaid string `json:"-"`

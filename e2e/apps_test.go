@@ -218,8 +218,8 @@ func TestN16_AnOperatorMendsAnApp(t *testing.T) {
 	const n = 20
 	apns, r := apnstest.Start(t, apnstest.Options{CountsOnly: true}), storetest.Redis(t)
 	vars := parkingVars(apns, r.URL(), storetest.MySQL(t))
-	front := mustServe(t, t.TempDir(), append(vars, "FANFARE_ROLES=api,targeting,jobs")...)
-	mustServeMany(t, 2, append(vars, "FANFARE_ROLES=delivery")...)
+	front := mustServe(t, t.TempDir(), append(vars, "FANFARE_ROLES=api,jobs")...)
+	mustServeMany(t, 2, append(vars, "FANFARE_ROLES=push")...)
 	front.mustRegister(n)
 	listed := func() api.App {
 		var list api.AppList

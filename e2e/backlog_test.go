@@ -121,27 +121,28 @@ func TestBacklogDrains(t *testing.T) {
 	n, devices := storetest.Sized(1_000_000, 30_000), 1000
 	apns, redis := apnstest.Start(t, apnstest.Options{CountsOnly: true, TrackIDs: true}), storetest.Redis(t)
 	vars := append(apns.Env(), "FANFARE_REDIS_URL="+redis.URL(), "FANFARE_DATABASE_URL="+storetest.MySQL(t))
-	front := mustServeShipped(t, append(vars, "FANFARE_ROLES=api,targeting,jobs")...)
+	front := mustServeShipped(t, append(vars, "FANFARE_ROLES=api,jobs")...)
 	front.mustRegister(devices)
+	first := mustServeShipped(t, append(vars, "FANFARE_ROLES=push")...)
 	front.mustPostMany(2*devices, devices) // fill the caches and load the scripts
-	storetest.Eventually(t, time.Minute, "targeting", func() bool { return front.depthOf("events") == 0 })
+	storetest.Must(t, apns.WaitIDs(2*devices, time.Minute))
+	first.terminate()
 	before, began := usedMemory(t, redis), time.Now()
 	front.mustPostMany(n, devices)
 	posted := time.Since(began)
-	storetest.Eventually(t, 10*time.Minute, "targeting", func() bool { return front.depthOf("events") == 0 })
-	backlog, deep := usedMemory(t, redis), front.depthOf("notifications")
+	backlog, deep := usedMemory(t, redis), front.depthOf("events")
 	if deep < int64(n) {
-		t.Errorf("only %d notifications wait", deep)
+		t.Errorf("only %d events wait", deep)
 	}
 	began = time.Now()
-	worker := mustServeShipped(t, append(vars, "FANFARE_ROLES=delivery")...)
+	worker := mustServeShipped(t, append(vars, "FANFARE_ROLES=push")...)
 	if err := apns.WaitIDs(n+2*devices, 10*time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	drained := time.Since(began)
-	storetest.Eventually(t, time.Minute, "every result", func() bool { return front.depthOf("notifications") == 0 })
+	storetest.Eventually(t, time.Minute, "every result", func() bool { return front.depthOf("events") == 0 })
 	retained := (usedMemory(t, redis) - before) / int64(n)
-	t.Logf("%d notifications: accepted %.0f/s, drained %.0f/s; peak memory %d MB accepting and targeting, %d MB sending; Redis %d bytes per waiting event, %d retained",
+	t.Logf("%d events: accepted %.0f/s, drained %.0f/s; peak memory %d MB accepting, %d MB sending; Redis %d bytes per waiting event, %d retained",
 		n, float64(n)/posted.Seconds(), float64(n)/drained.Seconds(), front.peakMemory()>>20, worker.peakMemory()>>20,
 		(backlog-before)/int64(n), retained)
 	for _, p := range []*program{front, worker} {

@@ -76,7 +76,7 @@ func (e *cancelled) report(p *program) (r cancelReport) {
 	return r
 }
 
-// N11: while servers are killed, events are cancelled: some are sent in one hop, some as parts, some are about to be
+// N11: while servers are killed, events are cancelled: some are sent with the event, some as parts, some are about to be
 // due, and in each round one is waiting for its next try, so that it is cancelled in the middle. Nothing of them is
 // sent later, and in the end each notification has ended once.
 func TestN11_CancelsAmongKills(t *testing.T) {

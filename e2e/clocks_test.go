@@ -114,7 +114,7 @@ func TestClocksThatAreWrong(t *testing.T) {
 		"Slow": {-2 * time.Minute, 0}, "Fast": {2 * time.Minute, 0},
 		"JumpsAhead": {2 * time.Minute, 1500 * time.Millisecond}, "JumpsBack": {-2 * time.Minute, 1500 * time.Millisecond},
 	} {
-		p := mustServeShifted(t, clock.shift, clock.jumps, append(vars, "FANFARE_ROLES=api,targeting,jobs")...)
+		p := mustServeShifted(t, clock.shift, clock.jumps, append(vars, "FANFARE_ROLES=api,jobs")...)
 		t.Run(name, func(t *testing.T) {
 			p.checkClock(t, clock.shift)
 			if clock.jumps > 0 {

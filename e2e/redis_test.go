@@ -22,7 +22,7 @@ func TestRedisNearMaxmemory(t *testing.T) {
 	apns := apnstest.Start(t, apnstest.Options{CountsOnly: true, TrackIDs: true})
 	redis := storetest.Redis(t, "--maxmemory", "10mb")
 	vars := append(apns.Env(), "FANFARE_REDIS_URL="+redis.URL(), "FANFARE_DATABASE_URL="+storetest.MySQL(t))
-	front := mustServeShipped(t, append(vars, "FANFARE_ROLES=api,targeting,jobs")...)
+	front := mustServeShipped(t, append(vars, "FANFARE_ROLES=api,jobs")...)
 	front.mustRegister(100)
 	accepted, refusal := front.postUntilRefused(t)
 	if refusal.Code != "overloaded" || refusal.RetryAfterMS <= 0 {
@@ -37,7 +37,7 @@ func TestRedisNearMaxmemory(t *testing.T) {
 	if err := redis.Client().ConfigSet(t.Context(), "maxmemory", fmt.Sprint(used*3/4)).Err(); err != nil {
 		t.Fatal(err)
 	}
-	mustServeShipped(t, append(vars, "FANFARE_ROLES=delivery")...)
+	mustServeShipped(t, append(vars, "FANFARE_ROLES=push")...)
 	if err := apns.WaitIDs(accepted, time.Minute); err != nil {
 		t.Fatal(err)
 	}

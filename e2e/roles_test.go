@@ -35,7 +35,7 @@ func TestRolesApart(t *testing.T) {
 	front.mustRegister(1)
 	front.must(202, nil, "POST", "/v1/events", greeting("user-0"))
 	storetest.Eventually(t, 20*time.Second, "readyz says that nobody serves", func() bool { return len(unserved(front)) == 3 })
-	workers := mustServe(t, t.TempDir(), append(vars, "FANFARE_ROLES=targeting,delivery,jobs")...)
+	workers := mustServe(t, t.TempDir(), append(vars, "FANFARE_ROLES=push,jobs")...)
 	apns.MustWait(t, 1, 20*time.Second)
 	workers.must(404, nil, "POST", "/v1/events", greeting("user-0"))
 	workers.must(200, nil, "GET", "/metrics", nil)

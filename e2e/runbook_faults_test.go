@@ -258,7 +258,7 @@ func (p *program) insist(method, path string, body any) {
 
 // nobodySends makes work for a role that no process has.
 func nobodySends(s *scene) *scene {
-	s.serve("FANFARE_ROLES=api,targeting,jobs")
+	s.serve("FANFARE_ROLES=api,jobs")
 	s.post(1)
 	return s
 }

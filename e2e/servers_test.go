@@ -33,11 +33,11 @@ func TestN17_ProcessesComeAndGo(t *testing.T) {
 	began := time.Now()
 	vars := []string{"FANFARE_REDIS_URL=" + storetest.Redis(t).URL(), "FANFARE_DATABASE_URL=" + storetest.MySQL(t)}
 	front := mustServe(t, t.TempDir(), append(vars, "FANFARE_ROLES=api")...)
-	killed := mustServe(t, t.TempDir(), append(vars, "FANFARE_ROLES=targeting,delivery", "FANFARE_SHARD_SET=0-2,5")...)
+	killed := mustServe(t, t.TempDir(), append(vars, "FANFARE_ROLES=push", "FANFARE_SHARD_SET=0-2,5")...)
 	stopped := mustServe(t, t.TempDir(), append(vars, "FANFARE_ROLES=jobs")...)
 	storetest.Eventually(t, time.Minute, "all are listed", func() bool { return len(front.servers()) == 3 })
 	all := front.servers()
-	shards := map[string][]int{"api": {}, "delivery": {0, 1, 2, 5}, "jobs": {0, 1, 2, 3, 4, 5, 6, 7}}
+	shards := map[string][]int{"api": {}, "push": {0, 1, 2, 5}, "jobs": {0, 1, 2, 3, 4, 5, 6, 7}}
 	for role, want := range shards {
 		s := serverOf(all, role)
 		if s == nil || s.ID == "" || s.Version == "" || !slices.Equal(s.Shards, want) || s.StartedAt.Before(began.Add(-time.Second)) || s.SeenAt.Before(s.StartedAt.Time) {
@@ -53,7 +53,7 @@ func TestN17_ProcessesComeAndGo(t *testing.T) {
 	killed.kill()
 	seenLast := time.Now()
 	storetest.Eventually(t, time.Minute, "the killed process is off the list", func() bool {
-		s := serverOf(front.servers(), "delivery")
+		s := serverOf(front.servers(), "push")
 		if s != nil {
 			seenLast = s.SeenAt.Time
 		}

@@ -113,7 +113,7 @@ func TestT1_ATraceFollowsAnEvent(t *testing.T) {
 	redis := storetest.Redis(t)
 	vars := append(quick("FANFARE_REDIS_URL="+redis.URL(), "FANFARE_DATABASE_URL="+storetest.MySQL(t), "FANFARE_TRACES_URL="+strings.Replace(collected.url, "http://", "http://me:s%3Acret@", 1)), apns.Env()...)
 	front := mustServe(t, t.TempDir(), append(slices.Clone(vars), "FANFARE_ROLES=api,jobs")...)
-	mustServe(t, t.TempDir(), append(slices.Clone(vars), "FANFARE_ROLES=targeting,delivery")...)
+	mustServe(t, t.TempDir(), append(slices.Clone(vars), "FANFARE_ROLES=push")...)
 	front.mustRegister(2)
 	apns.Script(deviceToken(1), apnstest.Fail(500, "InternalServerError"), apnstest.Answer{})
 	trace := func(n int, user, sampled string) string {

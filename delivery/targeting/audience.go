@@ -24,7 +24,7 @@ type page struct {
 	next    string               // the next page's cursor; "": this is the last
 	counts  events.Counts        // what this page adds to the event's report
 	found   []delivery.Recipient // the devices of this page
-	missed  []string             // users whose settings were not read, or whose notifications were not stored
+	missed  []string             // users whose settings were not read
 	err     error                // why users were missed
 	marks   map[string]string    // marks of earlier notifications, see events.MarkText
 	reached map[string]bool      // users who have a marked notification

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"fanfare/api"
-	"fanfare/delivery"
 	"fanfare/delivery/transport"
 	"fanfare/store/events"
 	"fanfare/store/redisdb"
@@ -38,7 +37,7 @@ func (p *pipeline) browser(ctx context.Context, user, endpoint, replaces string)
 func TestW2_WhatWaitsIsSentWithTheNewestKeys(t *testing.T) {
 	t.Parallel()
 	storetest.EachRedisAlone(t, func(t *testing.T, db *redisdb.DB) {
-		p, s := answering(t, options{db: db, idle: true, twoHops: true}, delivered)
+		p, s := answering(t, options{db: db, idle: true, waits: true}, delivered)
 		want := map[string]string{}
 		users := []string{"stays", "again", "removed", "moved", "replaced"}
 		at := func(user string) string { return "https://fcm.googleapis.com/" + user }
@@ -79,8 +78,7 @@ func TestW17_AnEventWithStoredNotificationsIsNotSplit(t *testing.T) {
 		storetest.Must(t, err)
 		id := p.mustPost(f.event())
 		release := p.mustHold() // by a process that stores one of its notifications and dies
-		jobs := delivery.Jobs(p.first.queueOfNotes, id, f.job(), []delivery.Recipient{{User: "fan000007", Device: &api.Device{Token: android, Topic: "shop", State: api.DeviceActive}}})
-		_, err = p.first.queueOfNotes.Enqueue(t.Context(), jobs...)
+		_, err = p.first.queueOfNotes.Enqueue(t.Context(), p.stored(id, "fan000007", &api.Device{Token: android, Topic: "shop"}))
 		storetest.Must(t, err)
 		release()
 		p.first.start()
@@ -103,7 +101,7 @@ func TestW17_AnEventWithStoredNotificationsIsNotSplit(t *testing.T) {
 // E6: a waiting notification to a browser of an erased user keeps neither the endpoint nor the keys.
 func TestE6_WaitingNotificationsToBrowsers(t *testing.T) {
 	t.Parallel()
-	p, s := answering(t, options{idle: true, twoHops: true}, delivered)
+	p, s := answering(t, options{idle: true, waits: true}, delivered)
 	const endpoint = "https://fcm.googleapis.com/secret-endpoint"
 	p.mustBrowser(erasedUser, endpoint, "")
 	id := p.mustPost(secret("carol", erasedUser))
@@ -127,10 +125,10 @@ func TestE6_WaitingNotificationsToBrowsers(t *testing.T) {
 // posted after a change was answered goes to nothing older than the change, and to nothing twice.
 func TestP10_BrowsersChangeWhileEventsAreSent(t *testing.T) {
 	t.Parallel()
-	for name, twoHops := range map[string]bool{"OneHop": false, "TwoHops": true} {
+	for name, waits := range map[string]bool{"AtOnce": false, "Waits": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p, s := answering(t, options{twoHops: twoHops}, delivered)
+			p, s := answering(t, options{waits: waits}, delivered)
 			const users, rounds = 4, 12
 			type posted struct {
 				user, event string

@@ -61,11 +61,11 @@ func (p *pipeline) mustBeOld(at time.Time) {
 // N11: nothing is made of an event that is cancelled before it is targeted, whether it is scheduled or waits.
 func TestN11_BeforeTargeting(t *testing.T) {
 	t.Parallel()
-	for _, twoHops := range []bool{false, true} {
+	for _, waits := range []bool{false, true} {
 		for _, name := range []string{"Scheduled", "Waiting", "Large"} {
-			t.Run(fmt.Sprint(name, "/", twoHops), func(t *testing.T) {
+			t.Run(fmt.Sprint(name, "/", waits), func(t *testing.T) {
 				t.Parallel()
-				p := setup(t, options{idle: true, twoHops: twoHops})
+				p := setup(t, options{idle: true, waits: waits})
 				p.mustManyDevices(300)
 				users := []string{"fan000001"}
 				if name == "Large" {
@@ -99,12 +99,12 @@ func TestN11_BeforeTargeting(t *testing.T) {
 // begins, and nothing is written a second later.
 func TestN11_InTheMiddleOfAFanOut(t *testing.T) {
 	t.Parallel()
-	for _, twoHops := range []bool{false, true} {
-		t.Run(fmt.Sprint(twoHops), func(t *testing.T) {
+	for _, waits := range []bool{false, true} {
+		t.Run(fmt.Sprint(waits), func(t *testing.T) {
 			t.Parallel()
 			eachFanOut(t, func(t *testing.T, f fanOut) {
 				s, sender := watching()
-				p := setup(t, options{sender: sender, twoHops: twoHops})
+				p := setup(t, options{sender: sender, waits: waits})
 				const fans = 3000
 				p.mustManyDevices(fans)
 				p.apns.SetLatency(200*time.Millisecond, 0)
@@ -131,11 +131,11 @@ func TestN11_InTheMiddleOfAFanOut(t *testing.T) {
 // N11: notifications to a slow device are cancelled while they wait in the process, one behind the other.
 func TestN11_NothingIsWrittenLater(t *testing.T) {
 	t.Parallel()
-	for _, twoHops := range []bool{false, true} {
-		t.Run(fmt.Sprint(twoHops), func(t *testing.T) {
+	for _, waits := range []bool{false, true} {
+		t.Run(fmt.Sprint(waits), func(t *testing.T) {
 			t.Parallel()
 			s, sender := watching()
-			p := setup(t, options{sender: sender, twoHops: twoHops})
+			p := setup(t, options{sender: sender, waits: waits})
 			p.apns.SetLatency(time.Second, 0)
 			p.mustDevice("bob", 1)
 			var ids []string
@@ -224,11 +224,11 @@ func TestN11_ADeadLetterIsTriedAgain(t *testing.T) {
 	storetest.Eventually(t, soon, "it is tried again", func() bool { r := p.mustReport(id); return r.Cancelled == 2 && r.Failed == 0 })
 }
 
-// N11: a process dies with one notification of a cancelled event under way, whether in one hop, or in a part. Those
+// N11: a process dies with one notification of a cancelled event under way, whether of the event, or of a part. Those
 // that have ended are counted as what they were, and the one that another process takes over as cancelled.
 func TestN11_TakenOver(t *testing.T) {
 	t.Parallel()
-	for name, many := range map[string]int{"OneHop": 50, "Parts": 150} {
+	for name, many := range map[string]int{"AtOnce": 50, "Parts": 150} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := storetest.Redis(t)

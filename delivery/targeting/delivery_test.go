@@ -73,7 +73,7 @@ func answering(t *testing.T, o options, answers ...transport.Answer) (*pipeline,
 func TestP4_DeviceIsCheckedAgainAtTheSend(t *testing.T) {
 	t.Parallel()
 	storetest.EachRedisAlone(t, func(t *testing.T, db *redisdb.DB) {
-		p := setup(t, options{db: db, idle: true, twoHops: true})
+		p := setup(t, options{db: db, idle: true, waits: true})
 		for n, user := range []string{"stays", "removed", "moved", "dropped", "again"} {
 			p.mustDevice(user, n)
 		}
@@ -200,12 +200,12 @@ func TestOutcomesEndOrGoOn(t *testing.T) {
 		{transport.NotSent, transport.Answer{}, counts{1, 1, 1, 0, 0}, 2, ""},
 		{transport.PauseApp, transport.Answer{Status: 403, Reason: "Forbidden"}, counts{1, 1, 1, 0, 0}, 2, ""},
 	} {
-		for _, hops := range []string{"OneHop", "TwoHops"} {
+		for _, hops := range []string{"AtOnce", "Waits"} {
 			t.Run(tt.outcome.String()+"/"+hops, func(t *testing.T) {
 				t.Parallel()
 				answer := tt.answer
 				answer.Outcome = tt.outcome
-				p, s := answering(t, options{db: storetest.Open(t, ""), twoHops: hops == "TwoHops"}, answer, ok)
+				p, s := answering(t, options{db: storetest.Open(t, ""), waits: hops == "Waits"}, answer, ok)
 				r := p.mustEnd(p.mustPost(hello("bob")), api.EventDone)
 				p.mustCounts(r, tt.want)
 				if n := len(s.sent()); n != tt.sends || r.Retrying != 0 {
@@ -220,7 +220,7 @@ func TestOutcomesEndOrGoOn(t *testing.T) {
 }
 
 // Q10: a push service that wants no repeat before some time gets none, whether the notification was
-// sent in one hop or claimed, and the attempts count as usual.
+// sent with its event or claimed, and the attempts count as usual.
 func TestQ10_ALeastBackoff(t *testing.T) {
 	t.Parallel()
 	const least = 700 * time.Millisecond

@@ -49,10 +49,10 @@ func secret(actor string, users ...string) *api.EventRequest {
 // is counted once.
 func TestE6_NotificationsThatWait(t *testing.T) {
 	t.Parallel()
-	for _, twoHops := range []bool{false, true} {
-		t.Run(map[bool]string{false: "OneHop", true: "TwoHops"}[twoHops], func(t *testing.T) {
+	for _, waits := range []bool{false, true} {
+		t.Run(map[bool]string{false: "AtOnce", true: "Waits"}[waits], func(t *testing.T) {
 			t.Parallel()
-			p := setup(t, options{twoHops: twoHops})
+			p := setup(t, options{waits: waits})
 			p.mustDeviceOf(erasedUser, token(1), badTopic)
 			p.mustDeviceOf("bob", token(2), badTopic)
 			p.apns.ScriptTopic(badTopic, apnstest.Fail(403, "InvalidProviderToken"))

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"fanfare/api"
-	"fanfare/delivery"
 	"fanfare/delivery/apns/apnstest"
 	"fanfare/delivery/targeting"
 	"fanfare/store/events"
@@ -86,9 +85,7 @@ func TestP9_WhatWasBegunInTimeIsNotExpired(t *testing.T) {
 		"Nothing": {hello("bob"), func(*testing.T, *pipeline, string) {}, api.EventExpired, 0},
 		"Stored": {hello("bob"), func(t *testing.T, p *pipeline, id string) {
 			t.Helper()
-			bob := []delivery.Recipient{{User: "bob", Device: p.device("bob", 1)}}
-			job := &events.Job{AcceptedAt: time.Now().UnixMilli(), Push: render.Push{Payload: []byte(`{"aps":{"alert":"x"}}`), PushType: "alert", Priority: 10}}
-			_, err := p.first.queueOfNotes.Enqueue(t.Context(), delivery.Jobs(p.first.queueOfNotes, id, job, bob)...)
+			_, err := p.first.queueOfNotes.Enqueue(t.Context(), p.stored(id, "bob", p.device("bob", 1)))
 			storetest.Must(t, err)
 		}, api.EventDone, 1},
 		"SplitUsers": {hello(fans(many)...), func(t *testing.T, p *pipeline, id string) {

@@ -22,7 +22,7 @@ func TestWhoLostAnEventStoresNothingOfIt(t *testing.T) {
 		var held atomic.Bool
 		server := storetest.Redis(t)
 		p := setup(t, options{
-			db: storetest.Open(t, server.URL()), idle: true, twoHops: true,
+			db: storetest.Open(t, server.URL()), idle: true, waits: true,
 			queue: func(o *queue.Options) { o.Lease, o.Retention = time.Second, time.Millisecond },
 			target: readingBy(func(ctx context.Context, id, after string, limit int, read targeting.Pager) ([]string, error) {
 				users, err := read(context.WithoutCancel(ctx), id, after, limit)

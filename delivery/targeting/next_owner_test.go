@@ -113,12 +113,12 @@ func TestP4_NothingGoesToTheNextOwner(t *testing.T) {
 		slow = append(slow, 20*time.Second)
 	}
 	for _, took := range slow {
-		for _, hops := range []string{"OneHop", "TwoHops"} {
+		for _, hops := range []string{"AtOnce", "Waits"} {
 			t.Run(took.String()+"/"+hops, func(t *testing.T) {
 				t.Parallel()
 				server := storetest.Redis(t)
 				s, sender := watching()
-				p := setup(t, options{db: storetest.Open(t, server.URL()), sender: sender, twoHops: hops == "TwoHops"})
+				p := setup(t, options{db: storetest.Open(t, server.URL()), sender: sender, waits: hops == "Waits"})
 				p.apns.SetLatency(took, 0)
 				p.mustDevice("alice", 1)
 				var ids []string
@@ -127,7 +127,7 @@ func TestP4_NothingGoesToTheNextOwner(t *testing.T) {
 					ids = append(ids, p.mustPost(hello("alice")))
 				}
 				under := 1
-				if hops == "OneHop" && took <= 5*time.Second {
+				if hops == "AtOnce" && took <= 5*time.Second {
 					under = 2 // the others have become separate jobs and are claimed
 				}
 				storetest.Must(t, p.apns.WaitTotal(under, soon+20*time.Second))
@@ -155,7 +155,7 @@ func TestP4_NothingGoesToTheNextOwner(t *testing.T) {
 func TestP4_NothingGoesToTheNextOwnerAfterA503(t *testing.T) {
 	t.Parallel()
 	s, sender := watching()
-	p := setup(t, options{sender: sender, twoHops: true})
+	p := setup(t, options{sender: sender, waits: true})
 	p.mustDevice("alice", 1)
 	var others []string
 	for n := 2; n < 10; n++ {
@@ -181,11 +181,11 @@ func TestP4_NothingGoesToTheNextOwnerAfterA503(t *testing.T) {
 // TestP13_NothingGoesToTheNextOwner: the same, when a batch gives the device to bob.
 func TestP13_NothingGoesToTheNextOwner(t *testing.T) {
 	t.Parallel()
-	for _, hops := range []string{"OneHop", "TwoHops"} {
+	for _, hops := range []string{"AtOnce", "Waits"} {
 		t.Run(hops, func(t *testing.T) {
 			t.Parallel()
 			s, sender := watching()
-			p := setup(t, options{db: storetest.Open(t, storetest.Redis(t).URL()), sender: sender, twoHops: hops == "TwoHops"})
+			p := setup(t, options{db: storetest.Open(t, storetest.Redis(t).URL()), sender: sender, waits: hops == "Waits"})
 			p.apns.SetLatency(time.Second, 0)
 			p.mustDevice("alice", 1)
 			var ids []string

@@ -50,11 +50,11 @@ func (r *refusals) of(name string) delivery.Shares {
 	return r.shares[name]
 }
 
-// patient reports whether a part still waits for a window instead of going in two hops. Until then it is one
-// job instead of one job for each of its devices. At the end its notifications expire one by one.
+// patient reports whether a part without room still waits in the queue as one job, instead of one job for each of its
+// devices. At the end its notifications expire one by one.
 func (t *Targeting) patient(p *page) bool {
 	at := p.job.Push.ExpiresAt
-	return t.o.Delivery != nil && p.part() && p.settled() && p.c.Now.Sub(p.c.EnqueuedAt) < t.o.MaxAge/2 && (at == 0 || p.c.Clock().UnixMilli() < at)
+	return p.part() && p.settled() && p.c.Now.Sub(p.c.EnqueuedAt) < t.o.MaxAge/2 && (at == 0 || p.c.Clock().UnixMilli() < at)
 }
 
 // refusedAs is the name of the refusals of a part. Parts of an event that were begun wait for other apps than

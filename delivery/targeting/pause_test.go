@@ -208,7 +208,7 @@ func TestParkedMessagesExpire(t *testing.T) {
 func TestReportsOfWaitingNotificationsLiveLonger(t *testing.T) {
 	t.Parallel()
 	server := storetest.Redis(t)
-	p := refusing(t, options{db: storetest.Open(t, server.URL()), twoHops: true, delivery: func(o *delivery.Options) { o.ProbeEvery = time.Hour }})
+	p := refusing(t, options{db: storetest.Open(t, server.URL()), waits: true, delivery: func(o *delivery.Options) { o.ProbeEvery = time.Hour }})
 	id := p.mustPost(hello("bob", "eve"))
 	storetest.Eventually(t, soon, "the message to be parked", func() bool { return p.parked() == 1 })
 	client := server.Client()

@@ -21,6 +21,7 @@ import (
 	"fanfare/store/apps"
 	"fanfare/store/devices"
 	"fanfare/store/events"
+	"fanfare/store/pack"
 	"fanfare/store/queue"
 	"fanfare/store/queue/shard"
 	"fanfare/store/record"
@@ -45,7 +46,7 @@ type options struct {
 	events   func(*events.Options)
 	idle     bool   // start no process
 	slowFans string // whose devices have the topic slowApp, in SQL; default: everySecond
-	twoHops  bool   // targeting does not hand events to delivery, as in processes with one role
+	waits    bool   // each notification becomes a job of its own before it is sent
 }
 
 // pipeline is everything between a posted event and APNs, with real parts.
@@ -58,6 +59,22 @@ type pipeline struct {
 	first *process // accepts, and works unless options.idle
 	scope string   // scope of the idempotency keys of this set-up, because a Cluster is shared
 	posts atomic.Int64
+	// postponed has the ids of the notifications that were sent to a postponing sender.
+	postponed sync.Map
+}
+
+// postponing is a Sender that sends no notification at its first try. So the notification becomes a job of its own.
+type postponing struct {
+	transport.Sender
+	met *sync.Map
+}
+
+func (s *postponing) Start(ctx context.Context, n *transport.Notification, done func(transport.Answer)) {
+	if _, again := s.met.LoadOrStore(n.ID, true); again {
+		s.Sender.Start(ctx, n, done)
+		return
+	}
+	go done(transport.Answer{Outcome: transport.Again})
 }
 
 // process is one server process, with its stores and workers.
@@ -135,18 +152,18 @@ func (s *process) openWorkers(log *slog.Logger) {
 		Queue: s.queueOfNotes, Sender: s.sender, Devices: s.devices, Apps: apps.New(s.db), Events: s.events, Logger: log,
 		ProbeEvery: 300 * time.Millisecond, Unrecorded: s.queueOfEvents.Unrecorded,
 	}
+	if s.o.waits {
+		do.Sender = &postponing{s.sender, &s.postponed}
+	}
 	if s.o.delivery != nil {
 		s.o.delivery(&do)
 	}
 	s.delivery = delivery.New(do)
 	to := targeting.Options{
-		Cancels: s.events, Events: s.queueOfEvents, Notifications: s.queueOfNotes, Devices: s.devices, Logger: log,
+		Cancels: s.events, Events: s.queueOfEvents, Notifications: s.queueOfNotes, Devices: s.devices, Delivery: s.delivery, Logger: log,
 		Pagers: map[string]targeting.Pager{
 			events.KindContactsOf: s.rec.ContactsOf, events.KindTopic: s.rec.TopicUsers, events.KindAll: s.rec.UsersWithDevice,
 		},
-	}
-	if !s.o.twoHops {
-		to.Delivery = s.delivery
 	}
 	if s.o.target != nil {
 		s.o.target(&to)
@@ -216,6 +233,24 @@ func (p *pipeline) mustType(name string, r api.EventTypeRequest) {
 	if _, _, err := p.first.events.PutEventType(p.Context(), name, &r, api.Match{}); err != nil {
 		p.Fatal(err)
 	}
+}
+
+// stored is an event's notification as another process stores it, in the form of the queue.
+func (p *pipeline) stored(event, user string, d *api.Device) queue.Job {
+	job := events.JobFor(p.first.queueOfNotes, event, d.Token, d.PlatformOf())
+	device := struct {
+		Token        string `cbor:"2,keyasint"`
+		User         string `cbor:"3,keyasint"`
+		Topic        string `cbor:"4,keyasint"`
+		Other        bool   `cbor:"6,keyasint"`
+		RegisteredAt int64  `cbor:"7,keyasint"`
+	}{d.Token, user, d.Topic, d.Environment == "", d.RegisteredAt.UnixMilli()}
+	text := struct {
+		AcceptedAt int64  `cbor:"1,keyasint"`
+		Payload    []byte `cbor:"9,keyasint"`
+	}{time.Now().UnixMilli(), []byte(`{"aps":{"alert":"x"}}`)}
+	job.Guard, job.Payload = devices.GuardName(d.Token), append(pack.Encode(&device), pack.Encode(&text)...)
+	return job
 }
 
 // hello is an event with its own text, for users.
@@ -343,14 +378,14 @@ func TestPipeline(t *testing.T) {
 	})
 }
 
-// W5: devices of one event get the texts of their locales, in one hop and in two, and from the cache
+// W5: devices of one event get the texts of their locales, sent with the event and claimed, and from the cache
 // as from SQL. A device that registers without a locale gets the default texts from then on.
 func TestW5_DevicesGetTheirLanguages(t *testing.T) {
 	t.Parallel()
-	for name, twoHops := range map[string]bool{"OneHop": false, "TwoHops": true} {
+	for name, waits := range map[string]bool{"AtOnce": false, "Waits": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := setup(t, options{twoHops: twoHops})
+			p := setup(t, options{waits: waits})
 			p.mustType("hello", api.EventTypeRequest{Title: "Hello", Body: "{{.actor}}", Localized: map[string]api.LocalizedText{
 				"de": {Title: "Hallo"}, "de-AT": {Title: "Servus"},
 			}})

@@ -14,7 +14,7 @@ import (
 func TestQ8_AnAppGetsItsPlaceBack(t *testing.T) {
 	t.Parallel()
 	p := setup(t, options{
-		db: storetest.Open(t, ""), idle: true, twoHops: true,
+		db: storetest.Open(t, ""), idle: true, waits: true,
 		sender: func(*pipeline) transport.Sender { return silentSender() },
 		// The loss of one place is enough.
 		delivery: func(o *delivery.Options) { o.InFlight = 1 },

@@ -44,10 +44,10 @@ func (k *talk) mustPush(id, sender, text string) string {
 // C19: a push that waits when its message is redacted fails, whatever its way is.
 func TestC19_PushesThatWait(t *testing.T) {
 	t.Parallel()
-	for name, members := range map[string]int{"OneHop": 3, "TwoHops": 3, "LargeChat": 130} {
+	for name, members := range map[string]int{"AtOnce": 3, "Waits": 3, "LargeChat": 130} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			k := talking(t, storetest.Open(t, storetest.Redis(t).URL()), func(o *options) { o.idle, o.twoHops = true, name == "TwoHops" })
+			k := talking(t, storetest.Open(t, storetest.Redis(t).URL()), func(o *options) { o.idle, o.waits = true, name == "Waits" })
 			k.run(k.pusher.Run)
 			names := []string{"ann"}
 			for n := range members {
@@ -79,11 +79,11 @@ func TestC19_PushesThatWait(t *testing.T) {
 func TestC19_NothingIsWrittenLater(t *testing.T) {
 	t.Parallel()
 	for _, took := range []time.Duration{time.Second, 3 * time.Second} {
-		for _, hops := range []string{"OneHop", "TwoHops"} {
+		for _, hops := range []string{"AtOnce", "Waits"} {
 			t.Run(took.String()+"/"+hops, func(t *testing.T) {
 				t.Parallel()
 				s, sender := watching()
-				k := talking(t, storetest.Open(t, storetest.Redis(t).URL()), func(o *options) { o.sender, o.twoHops = sender, hops == "TwoHops" })
+				k := talking(t, storetest.Open(t, storetest.Redis(t).URL()), func(o *options) { o.sender, o.waits = sender, hops == "Waits" })
 				k.run(k.pusher.Run)
 				k.apns.SetLatency(took, 0)
 				k.mustDevice("bob", 1)
@@ -187,7 +187,7 @@ func TestC19_AfterRunsOfRedis(t *testing.T) {
 		t.Run(fmt.Sprint(restarts), func(t *testing.T) {
 			t.Parallel()
 			server := storetest.Redis(t, "--appendonly", "yes", "--appendfsync", "always")
-			k := talking(t, storetest.Open(t, server.URL()), func(o *options) { o.idle, o.twoHops = true, true })
+			k := talking(t, storetest.Open(t, server.URL()), func(o *options) { o.idle, o.waits = true, true })
 			k.run(k.pusher.Run)
 			k.mustDevice("bob", 1)
 			k.mustChat("team", "ann", "bob")

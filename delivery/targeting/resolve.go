@@ -16,8 +16,8 @@ import (
 // queue entry takes 64 KiB.
 const maxMissed = 40 << 10
 
-// resolve targets pages together: it reads all settings, writes all notifications, and then
-// finishes each page with its counts. When it is repeated after a crash it writes the same ids,
+// resolve targets pages together: it reads all settings, and hands each page to Delivery, which sends its
+// notifications and then finishes the page with its counts. When it is repeated after a crash it makes the same ids,
 // and the counts go with the one finish that the queue accepts. If it is told where to note users who
 // need SQL, it asks none, and returns the pages that need it or are behind others, of which nothing has
 // begun. The error comes from reading the settings.
@@ -33,69 +33,11 @@ func (t *Targeting) resolve(ctx context.Context, pages []*page, left leftToSQL) 
 		pages, forSQL = left.divide(pages)
 	}
 	t.recallStored(ctx, pages)
-	var stored []*page
 	for _, p := range pages {
 		t.choose(p)
-		switch {
-		case t.sendAtOnce(ctx, p):
-		case p.part() && !t.notifications.allows(ctx, t.o.Notifications, t.o.Deep, int64(len(p.found))):
-			t.wait(p, t.o.PageDelay, "many notifications wait")
-		default:
-			stored = append(stored, p)
-		}
+		t.send(ctx, p)
 	}
-	t.store(ctx, alive(stored))
 	return forSQL, err
-}
-
-// store writes the notifications of pages, and finishes each page with its counts. Only users
-// with a notification that could not be stored, because a shard is away, wait.
-func (t *Targeting) store(ctx context.Context, pages []*page) {
-	if len(pages) == 0 {
-		return
-	}
-	var jobs []queue.Job
-	for _, p := range pages {
-		jobs = append(jobs, delivery.Jobs(t.o.Notifications, p.event(), p.job, p.found)...)
-	}
-	made, err := t.o.Notifications.Enqueue(ctx, jobs...)
-	if made == nil { // none was stored
-		made = make([]queue.Enqueued, len(jobs))
-	}
-	for _, p := range pages {
-		n := len(p.found)
-		t.countNew(p, made[:n])
-		if err != nil {
-			p.missUnstored(made[:n], err)
-		}
-		made = made[n:]
-		t.finish(p)
-	}
-}
-
-// countNew counts the page's notifications that were stored now, and not before.
-func (t *Targeting) countNew(p *page, made []queue.Enqueued) {
-	for i, m := range made {
-		if m.New {
-			t.o.Metrics.Targeted(p.found[i].Device)
-		}
-	}
-}
-
-// missUnstored puts off the users with a notification that was not stored. Their stored
-// notifications are marked, so that none is stored again, however long that takes.
-func (p *page) missUnstored(made []queue.Enqueued, err error) {
-	if !slices.ContainsFunc(made, func(m queue.Enqueued) bool { return m.ID == "" }) {
-		return
-	}
-	for i, f := range p.found {
-		switch {
-		case made[i].ID != "":
-			p.c.Mark(p.markOf(f.Device), events.MarkText(events.MarkStored, f.User), "")
-		case !slices.Contains(p.missed, f.User):
-			p.miss(f.User, err)
-		}
-	}
 }
 
 // alive leaves out the pages whose lease is over. Other processes have them by now, and a
@@ -174,23 +116,27 @@ func (t *Targeting) recallStored(ctx context.Context, pages []*page) {
 	}
 }
 
-// sendAtOnce hands an event to Delivery, which sends it in one hop, if the event has few devices
-// and nothing of it may be stored without a mark. The event waits a moment in the process for room in the apps'
-// windows. A part without room is given back, so that events with few users go first. The
-// notifications of any other event become jobs. False: the event has to go in two hops.
-func (t *Targeting) sendAtOnce(ctx context.Context, p *page) bool {
-	n, d := len(p.found), t.o.Delivery
-	if d == nil || !p.settled() || len(p.job.Missed) > 0 || p.next != "" || len(p.missed) > 0 || n == 0 || n > delivery.MaxAtOnce {
-		return false
+// send hands a page to Delivery. When its notifications have ended or become jobs, the event or the part ends, or goes
+// on with the missed users and the next page. A part without room waits in the queue, so that events with few users go
+// first.
+func (t *Targeting) send(ctx context.Context, p *page) {
+	if !p.goesOn() {
+		t.postpone(p, "missed_users", p.err)
+		return
 	}
-	e := &delivery.OneHop{
-		Claim: p.c, Job: p.job, Counts: p.counts, Read: p.read, Group: &t.sending, ReportTTL: t.o.ReportTTL,
-		Sent: p.sent, Begun: func(to []delivery.Recipient) { t.counted(p, to) },
+	e := &delivery.Event{
+		Claim: p.c, Job: p.job, Counts: p.job.Counted.Plus(p.counts), Read: p.read, Group: &t.sending, ReportTTL: t.o.ReportTTL,
+		Sent: p.sent, Settled: p.settled(), Begun: func(all bool) { t.begun(p, all) },
+	}
+	if len(p.missed) > 0 || p.next != "" {
+		rest := *p.job
+		rest.Missed, rest.Counted, rest.Cursor = p.missed, e.Counts, p.next
+		e.Rest = &rest
 	}
 	if t.patient(p) {
 		e.GiveBack = func(s delivery.Shares) { t.giveBack(p, s) }
 	}
-	return d.SendAtOnce(ctx, e, p.found)
+	t.o.Delivery.Send(ctx, e, p.found)
 }
 
 // settled reports whether each notification of the event that was ever begun has a mark.
@@ -205,17 +151,17 @@ func (t *Targeting) giveBack(p *page, shares delivery.Shares) {
 	t.waitForWindow(p, shares)
 }
 
-// counted updates the metrics for a page of which these notifications are sent at once.
-func (t *Targeting) counted(p *page, to []delivery.Recipient) {
+// begun notes that a page's notifications have begun. Its suppressed users are counted with the last ones.
+func (t *Targeting) begun(p *page, all bool) {
 	if p.part() {
 		t.refused.note(p.refusedAs(), nil)
 		t.refused.note(p.c.ID, nil)
 	}
-	if len(to) == len(p.found) {
-		t.count(p)
+	if !all {
+		return
 	}
-	for _, f := range to {
-		t.o.Metrics.Targeted(f.Device)
+	for reason, n := range p.counts.Suppressed() {
+		t.o.Metrics.Suppressed(reason, n)
 	}
 }
 
@@ -348,30 +294,6 @@ func (p *page) miss(user string, err error) {
 	p.counts.Recipients--
 }
 
-// finish ends the event or the part, or puts it at the end of the queue, for the missed users.
-func (t *Targeting) finish(p *page) {
-	if !p.goesOn() {
-		t.postpone(p, "missed_users", p.err)
-		return
-	}
-	t.count(p)
-	all := p.job.Counted.Plus(p.counts)
-	if len(p.missed) == 0 && p.next == "" {
-		p.c.Finish(p.job.End(all, p.sent, p.c.First && len(p.found) == 0, t.o.ReportTTL))
-		return
-	}
-	next := *p.job
-	next.Missed, next.Counted, next.Cursor = p.missed, all, p.next
-	if p.next != "" {
-		next.Sent = p.sent
-	}
-	r := queue.Result{Outcome: queue.Continue, Payload: next.Encode()}
-	if !p.part() {
-		r.Report, r.ReportTTL = p.job.ReportTargeting(all, p.sent), t.o.ReportTTL
-	}
-	p.c.Finish(r)
-}
-
 // goesOn reports whether the page goes on without the users who could not be read: some were read,
 // and the names of the others fit into the entry.
 func (p *page) goesOn() bool {
@@ -383,11 +305,4 @@ func (p *page) goesOn() bool {
 		size += len(user) + 3
 	}
 	return size <= maxMissed
-}
-
-// count adds the page's suppressed users to the metrics.
-func (t *Targeting) count(p *page) {
-	for reason, n := range p.counts.Suppressed() {
-		t.o.Metrics.Suppressed(reason, n)
-	}
 }

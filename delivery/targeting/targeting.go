@@ -20,14 +20,13 @@ import (
 // names come after the one given, by name. Fewer than limit: the last page.
 type Pager func(ctx context.Context, id, after string, limit int) ([]string, error)
 
-// Options say what a Targeting works on. Events, Notifications and
-// Devices are needed; the rest may stay zero.
+// Options say what a Targeting works on. Events, Notifications, Devices and
+// Delivery are needed; the rest may stay zero.
 type Options struct {
-	// Events is the queue it works on, Notifications the one it fills.
+	// Events is the queue it works on. Notifications is that of the notifications which have to wait.
 	Events, Notifications *queue.Queue
 	Devices               *devices.Store
-	// Delivery, if this process has one, sends the notifications of small events and of
-	// parts at once.
+	// Delivery sends the notifications.
 	Delivery *delivery.Delivery
 	// Pagers read audiences by their kind (events.KindContactsOf and the others, but
 	// KindUsers); an event of a kind without one becomes a dead letter.
@@ -37,9 +36,6 @@ type Options struct {
 	// LiveKey names the key of Redis that exists while a user has a live stream of chats. Such
 	// users get no notifications of events to a chat. Default: none.
 	LiveKey func(user string) string
-	// Deep is how many notifications may wait, in all shards together, before parts of large
-	// audiences that cannot go in one hop have to wait; default 2,000.
-	Deep int64
 	// MostParts is how many events and parts may wait, in all shards together, before a
 	// large audience with parts that have not ended is split no further; default 32. Each
 	// part has at most 100 users. Jobs that a process works on are not counted.
@@ -61,20 +57,19 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Targeting turns accepted events into notifications, one per device.
+// Targeting finds the devices of accepted events, and hands them to Delivery.
 type Targeting struct {
 	o       Options
 	refused refusals
-	looks   *rate.Limiter // for parts that are read although their event's apps hang
-	// The backlogs as last read.
-	events, notifications backlog
-	sending               sync.WaitGroup // counts what Delivery sends at once, and the goroutines that ask SQL
-	sql                   sqlPages
+	looks   *rate.Limiter  // for parts that are read although their event's apps hang
+	events  backlog        // as last read
+	sending sync.WaitGroup // counts what Delivery sends, and the goroutines that ask SQL
+	sql     sqlPages
 }
 
 // New makes a Targeting. It starts nothing.
 func New(o Options) *Targeting {
-	o.Deep, o.MostParts = cmp.Or(o.Deep, 2000), cmp.Or(o.MostParts, 32)
+	o.MostParts = cmp.Or(o.MostParts, 32)
 	o.MaxAge, o.ReportTTL = cmp.Or(o.MaxAge, 24*time.Hour), cmp.Or(o.ReportTTL, 48*time.Hour)
 	o.PageDelay = cmp.Or(o.PageDelay, 20*time.Millisecond)
 	o.InFlight = cmp.Or(o.InFlight, delivery.InFlight)
@@ -284,7 +279,7 @@ func (t *Targeting) split(ctx context.Context, p *page) {
 	}
 	cursor, n, err := events.Split(ctx, t.o.Events, p.c.ID, p.job, p.users, p.next, t.o.MaxAge)
 	if err != nil {
-		t.postpone(p, "write_parts", err)
+		t.postpone(p, writeParts, err)
 		return
 	}
 	next := *p.job
@@ -332,12 +327,15 @@ func (t *Targeting) read(ctx context.Context, p *page) bool {
 	return false
 }
 
+// writeParts is the reason with which an event is deferred of which parts may be stored.
+const writeParts = "write_parts"
+
 // postpone gives the event back because a dependency is away. The expiry computed now is kept,
 // also in a dead letter that is tried again.
 func (t *Targeting) postpone(p *page, reason string, err error) {
 	t.o.Logger.Warn("targeting waits", "event", p.c.ID, "reason", reason, "error", err)
 	r := deferOrRetry(reason, err)
-	r.Untouched = p.users == nil // nothing is begun before its users are read: a large audience is split yet
+	r.Untouched = reason != writeParts // nothing of the page was begun
 	if p.dated {
 		r.Payload = p.job.Encode()
 	}

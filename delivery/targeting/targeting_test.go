@@ -3,7 +3,6 @@ package targeting_test
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,11 +12,9 @@ import (
 	"time"
 
 	"fanfare/api"
-	"fanfare/delivery"
 	"fanfare/delivery/apns/apnstest"
 	"fanfare/delivery/targeting"
 	"fanfare/store/events"
-	"fanfare/store/events/render"
 	"fanfare/store/queue"
 	"fanfare/store/record"
 	"fanfare/store/redisdb"
@@ -298,11 +295,7 @@ func TestP9_WhoWasStoredIsNotSuppressed(t *testing.T) {
 			r.Object, r.Audience = "song", api.Audience{Chat: "team"}
 			id := p.mustPost(r)
 			release := p.mustHold()
-			job := &events.Job{Type: "hello", Object: "song", AcceptedAt: time.Now().UnixMilli(), Push: render.Push{
-				Payload: json.RawMessage(`{"aps":{"alert":"x"}}`), PushType: api.PushAlert, Priority: 10,
-			}}
-			_, err := p.first.queueOfNotes.Enqueue(t.Context(),
-				delivery.Jobs(p.first.queueOfNotes, id, job, []delivery.Recipient{{User: "bob", Device: p.device("bob", 1)}})...)
+			_, err := p.first.queueOfNotes.Enqueue(t.Context(), p.stored(id, "bob", p.device("bob", 1)))
 			storetest.Must(t, err)
 			storetest.Must(t, c.change(t.Context(), p))
 			release()
@@ -344,10 +337,7 @@ func (c counts) exceeds(o counts) bool {
 
 // note is a notification in the form of targeting.
 func (p *pipeline) note(event, user, token string) queue.Job {
-	push := render.Push{Payload: json.RawMessage(`{"aps":{"alert":"x"}}`), PushType: api.PushAlert, Priority: 10}
-	device := &api.Device{Token: token, Topic: apnstest.DefaultTopic, Environment: api.EnvProduction, RegisteredAt: api.AtMillis(1)}
-	job := &events.Job{AcceptedAt: time.Now().UnixMilli(), Push: push}
-	note := delivery.Jobs(p.first.queueOfNotes, event, job, []delivery.Recipient{{User: user, Device: device}})[0]
+	note := p.stored(event, user, &api.Device{Token: token, Topic: apnstest.DefaultTopic, Environment: api.EnvProduction, RegisteredAt: api.AtMillis(1)})
 	note.ID, note.Guard = events.NotificationID(event, token), token
 	return note
 }
@@ -435,29 +425,41 @@ func TestP8_NotificationsFoundLateCountAsExpired(t *testing.T) {
 	p.mustCounts(r, counts{1, 1, 0, 0, 1})
 }
 
-// SQL is away: cached users are served, and the others wait and follow later.
-func TestSQLAwayCachedUsersGoOn(t *testing.T) {
+// TestP6_SQLAwayCachedUsersGoOn: SQL is away. Cached users are sent to at once, and the others wait and follow later.
+func TestP6_SQLAwayCachedUsersGoOn(t *testing.T) {
 	t.Parallel()
 	p := setup(t, options{idle: true})
 	p.mustDevice("cached", 1)
 	p.mustDevice("cold", 2)
+	p.mustDevice("gone", 3)
 	// A process that loses its record, and one that does not.
 	warm := p.process()
 	warm.start()
-	p.mustEnd(p.mustPost(hello("cached")), api.EventDone)
+	p.mustEnd(p.mustPost(hello("cached", "gone")), api.EventDone)
 	warm.stop()
-	id := p.mustPost(hello("cached", "cold"))
+	p.apns.Script(token(3), apnstest.Answer{Status: 400, Reason: "PayloadTooLarge"})
+	id := p.mustPost(hello("cached", "cold", "gone"))
 	cut := p.mustProcessWithoutSQL()
 	cut.start()
-	p.apns.MustWait(t, 2, soon)
-	if r := p.mustReport(id); r.State != api.EventTargeting || r.Recipients != 1 || r.Notifications != 1 {
-		t.Errorf("report without SQL %+v", r)
+	want := counts{2, 2, 1, 1, 0}
+	storetest.Eventually(t, soon, "the event to wait for the user who is not known", func() bool {
+		r := p.mustReport(id)
+		if countsOf(r).exceeds(want) {
+			t.Fatalf("report without SQL %+v", r)
+		}
+		return r.State == api.EventTargeting && countsOf(r) == want
+	})
+	if keys := p.mustKeysOf("jobs"); len(keys) > 0 {
+		t.Errorf("stored between targeting and sending: %v", keys)
 	}
 	cut.stop()
 	p.process().start()
-	p.mustCounts(p.mustEnd(id, api.EventDone), counts{2, 2, 2, 0, 0})
-	if n := p.apns.Total(); n != 3 {
-		t.Errorf("%d requests, want 3", n)
+	r := p.mustEndTrue(id, counts{3, 3, 2, 1, 0})
+	if p.mustCounts(r, counts{3, 3, 2, 1, 0}); r.FailedBy["PayloadTooLarge"] != 1 {
+		t.Errorf("failed by %v", r.FailedBy)
+	}
+	if n := p.apns.Total(); n != 5 {
+		t.Errorf("%d requests, want 5", n)
 	}
 }
 

@@ -19,13 +19,13 @@ func (p *pipeline) mustTest(user, token string) string {
 	return a.ID
 }
 
-// N13: the test notification goes to one device of the user, in one hop and in two, whatever the user wants.
+// N13: the test notification goes to one device of the user, with its event or as a job, whatever the user wants.
 func TestN13_OnlyThisDevice(t *testing.T) {
 	t.Parallel()
-	for name, twoHops := range map[string]bool{"OneHop": false, "TwoHops": true} {
+	for name, waits := range map[string]bool{"AtOnce": false, "Waits": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := setup(t, options{twoHops: twoHops})
+			p := setup(t, options{waits: waits})
 			for n := range 4 {
 				p.mustDevice("bob", n)
 			}

@@ -32,10 +32,10 @@ func (p *pipeline) sentTo(r *api.EventRequest) []string {
 // such token count as no_device. The stand-in refuses a wrong pair as Apple does.
 func TestA5_TypesGoToTheirTopics(t *testing.T) {
 	t.Parallel()
-	for _, twoHops := range []bool{false, true} {
-		t.Run(fmt.Sprint("TwoHops=", twoHops), func(t *testing.T) {
+	for _, waits := range []bool{false, true} {
+		t.Run(fmt.Sprint("Waits=", waits), func(t *testing.T) {
 			t.Parallel()
-			p := setup(t, options{twoHops: twoHops})
+			p := setup(t, options{waits: waits})
 			types := map[api.PushType]bool{
 				api.PushAlert: true, api.PushBackground: true, api.PushLocation: true, api.PushVoIP: true,
 				api.PushComplication: true, api.PushLiveActivity: true, api.PushPushToTalk: true,

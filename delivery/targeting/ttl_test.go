@@ -27,10 +27,10 @@ func (p *pipeline) mustBrief(seconds int64) *api.EventRequest {
 func TestP8_TTLCountsByRedisClock(t *testing.T) {
 	t.Parallel()
 	for name, wrong := range map[string]time.Duration{"Slow": -2 * time.Minute, "Fast": 2 * time.Minute} {
-		for _, hops := range []string{"OneHop", "TwoHops"} {
+		for _, hops := range []string{"AtOnce", "Waits"} {
 			t.Run(name+"/"+hops, func(t *testing.T) {
 				t.Parallel()
-				p := setup(t, options{db: storetest.Open(t, ""), twoHops: hops == "TwoHops", events: func(o *events.Options) {
+				p := setup(t, options{db: storetest.Open(t, ""), waits: hops == "Waits", events: func(o *events.Options) {
 					o.Now = func() time.Time { return time.Now().Add(wrong) }
 				}})
 				p.mustDevice("bob", 1)

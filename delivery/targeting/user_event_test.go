@@ -49,10 +49,10 @@ func mustBeAt(t testing.TB, n api.UserNotification, from, to time.Time) {
 // eachHop runs a test with notifications that are sent with their event, and with such that wait in the queue.
 func eachHop(t *testing.T, f func(t *testing.T, o options)) {
 	t.Helper()
-	for name, two := range map[string]bool{"OneHop": false, "TwoHops": true} {
+	for name, two := range map[string]bool{"AtOnce": false, "Waits": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f(t, options{twoHops: two})
+			f(t, options{waits: two})
 		})
 	}
 }
@@ -144,7 +144,7 @@ func TestN10_Retrying(t *testing.T) {
 
 func TestN10_Expired(t *testing.T) {
 	t.Parallel()
-	p := setup(t, options{twoHops: true, delivery: func(o *delivery.Options) { o.MaxAge = time.Nanosecond }})
+	p := setup(t, options{waits: true, delivery: func(o *delivery.Options) { o.MaxAge = time.Nanosecond }})
 	p.mustDevice("bob", 1)
 	before := time.Now()
 	id := p.mustPost(hello("bob"))
@@ -159,7 +159,7 @@ func TestN10_Expired(t *testing.T) {
 // N10: what fanfare no longer knows is not told as if nothing had been sent.
 func TestN10_OutcomesThatAreNotKept(t *testing.T) {
 	t.Parallel()
-	p := setup(t, options{twoHops: true, queue: func(o *queue.Options) { o.Retention = 500 * time.Millisecond }})
+	p := setup(t, options{waits: true, queue: func(o *queue.Options) { o.Retention = 500 * time.Millisecond }})
 	p.mustDevice("bob", 1)
 	id := p.mustPost(hello("bob"))
 	p.mustEnd(id, api.EventDone)
@@ -204,7 +204,7 @@ func TestN10_DeadLetter(t *testing.T) {
 // has ended.
 func TestN10_Many(t *testing.T) {
 	t.Parallel()
-	for name, many := range map[string]int{"OneHop": 12, "Parts": 3*events.PageSize + 250} { // on several shards
+	for name, many := range map[string]int{"AtOnce": 12, "Parts": 3*events.PageSize + 250} { // on several shards
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := setup(t, options{})

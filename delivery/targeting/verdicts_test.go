@@ -30,7 +30,7 @@ func (p *pipeline) mustSuspect(user string, n int) {
 func TestRefusalsCountSinceTheLastRegistration(t *testing.T) {
 	t.Parallel()
 	refused := transport.Answer{Outcome: transport.SuspectDevice, Status: 400, Reason: "BadDeviceToken"}
-	p, _ := answering(t, options{idle: true, twoHops: true}, refused)
+	p, _ := answering(t, options{idle: true, waits: true}, refused)
 	p.mustSuspect("bob", 1)
 	id := p.mustPost(hello("bob"))
 	p.mustTargetAll(id, 1)

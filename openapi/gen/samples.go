@@ -148,7 +148,7 @@ var samples = map[string]any{
 	"Server.addr":                   "127.0.0.1:8080",
 	"Server.pid":                    4711,
 	"Server.version":                "v1.2.3",
-	"Server.roles":                  []any{"api", "targeting", "delivery", "jobs"},
+	"Server.roles":                  []any{"api", "push", "jobs"},
 	"Server.shards":                 []any{0, 1, 2, 3, 4, 5, 6, 7},
 	"Ticket.ticket":                 "QV7Z2M6JKX4T3YRN5WAHBCDEFG",
 	"Token.token":                   "eyJhbGciOiJFUzI1NiIsImtpZCI6ImZmLjEifQ.eyJzdWIiOiJib2IifQ.c2lnbmF0dXJl",

@@ -41,6 +41,7 @@ func (f Failed) Line() string {
 func (s *Sent) Recall(mark, user string) {
 	s.Count(mark)
 	p, label := platformOf(mark)
+	s.Make(p, 1)
 	if label, why, _ := strings.Cut(label, reasonMark); label == LabelFailed {
 		s.Fail(Failed{User: user, Platform: p, Reason: why})
 	}

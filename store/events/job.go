@@ -43,13 +43,12 @@ type Job struct {
 	// Cursor is where the next page begins: a page's number, or the last name.
 	Cursor  string `json:"cursor,omitempty"`
 	Counted Counts `json:"counted,omitzero"`
-	// Missed are users of a small audience whose settings could not be read, or whose notifications
-	// could not be stored, although those of other users could. Counted has the counts of these
-	// other users.
+	// Missed are users of a small audience whose settings could not be read, although those of other users
+	// could. Counted has the counts of these other users.
 	Missed []string `json:"missed,omitempty"`
 	// Sent counts the notifications of the pages before Cursor that have ended.
 	Sent Sent `json:"sent,omitzero"`
-	// Settled is the fence of the claim that sent some of a part's notifications and left none of them without a
+	// Settled is the fence of the claim that sent or stored some of the notifications and left none of them without a
 	// mark. 0: no claim did.
 	Settled int64 `json:"settled,omitempty"`
 	// Trace is the span of the call that brought the event, as trace.Parent names it; "": nothing is recorded below it.

@@ -8,7 +8,7 @@ import (
 	"fanfare/api"
 )
 
-// W7: of what was sent in one hop, in parts and in jobs of their own, each platform has its numbers, and
+// W7: of what was sent with the event, in parts and in jobs of their own, each platform has its numbers, and
 // together they are those of the event.
 func TestW7_NumbersByPlatform(t *testing.T) {
 	t.Parallel()

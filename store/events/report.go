@@ -156,7 +156,7 @@ func (w *whole) report() *api.EventReport {
 	return r
 }
 
-// countsOf combines what was sent in one hop with the counters of notifications that were stored.
+// countsOf combines what was sent with the event with the counters of notifications that were stored.
 func countsOf(e *Ends, stored map[string]int64) api.PlatformCounts {
 	p := api.PlatformCounts{
 		Notifications: max(e.Made, e.Delivered+e.Failed+e.Expired+e.Cancelled+stored[CountCreated]),

@@ -71,7 +71,7 @@ func (s *Store) UserEvent(ctx context.Context, id string, u *UserNow) (*api.User
 	return out, nil
 }
 
-// notes reads how those of the event's notifications have ended that were sent in one hop. Its parts are on all shards.
+// notes reads how those of the event's notifications have ended that were sent with it. Its parts are on all shards.
 func (s *Store) notes(ctx context.Context, w *whole) (string, error) {
 	if w.event.parts > 0 {
 		return s.o.Queue.Notes(ctx, w.id)
@@ -80,7 +80,7 @@ func (s *Store) notes(ctx context.Context, w *whole) (string, error) {
 	return s.o.Queue.Notes(ctx, w.id, shard)
 }
 
-// ended is how many of the notifications have ended that were sent in one hop.
+// ended is how many of the notifications have ended that were sent with it.
 func (p *progress) ended() int64 {
 	return p.sent.Delivered + p.sent.Failed + p.sent.Expired + p.sent.Cancelled
 }

@@ -56,11 +56,11 @@ func (h *holding) send(ctx context.Context, n *transport.Notification) transport
 	return transport.Answer{Outcome: transport.Delivered, Status: 200}
 }
 
-// mustHold posts events for bob until one is sent in one hop, and holds that one. On a busy machine
+// mustHold posts events for bob until one is sent with its event, and holds that one. On a busy machine
 // the data of the device may be too old before.
 func (h *holding) mustHold(p *pipeline) (id string, one held) {
 	p.Helper()
-	storetest.Eventually(p, soon, "an event to go in one hop", func() bool {
+	storetest.Eventually(p, soon, "an event to be sent at once", func() bool {
 		id = p.mustPost(hello("bob"))
 		select {
 		case one = <-h.held:

@@ -12,7 +12,6 @@ import (
 	"fanfare/api"
 	"fanfare/delivery"
 	"fanfare/delivery/apns/apnstest"
-	"fanfare/delivery/targeting"
 	"fanfare/store/queue"
 	"fanfare/store/redisdb"
 	"fanfare/store/storetest"
@@ -50,9 +49,9 @@ func TestAnEventForNobodyIsReadInOnePlace(t *testing.T) {
 	}
 }
 
-// TestP5_OneHopStoresNothingBetween: an event with one device is sent by the process that claimed
+// TestP5_NothingIsStoredBetween: an event with one device is sent by the process that claimed
 // it, and only the event's report has the result.
-func TestP5_OneHopStoresNothingBetween(t *testing.T) {
+func TestP5_NothingIsStoredBetween(t *testing.T) {
 	t.Parallel()
 	p := setup(t, options{})
 	p.mustDevice("bob", 1)
@@ -82,7 +81,7 @@ func TestP5_OneHopStoresNothingBetween(t *testing.T) {
 func TestP4_WhatWaitsInMemoryIsCheckedAgain(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
-	p := setup(t, options{target: func(o *targeting.Options) { o.Metrics = delivery.NewMetrics(registry, nil) }})
+	p := setup(t, options{delivery: func(o *delivery.Options) { o.Metrics = delivery.NewMetrics(registry, nil) }})
 	p.mustDevice("bob", 1)
 	p.apns.Script(token(1), apnstest.Answer{Delay: 2500 * time.Millisecond}, apnstest.OK())
 	first := p.mustPost(hello("bob"))
@@ -107,9 +106,9 @@ func TestP4_WhatWaitsInMemoryIsCheckedAgain(t *testing.T) {
 	}
 }
 
-// TestA15_OneHopIsTakenOver: a process dies with requests under way. Another process takes the
-// events over, in two hops, and does not send recorded notifications again.
-func TestA15_OneHopIsTakenOver(t *testing.T) {
+// TestA15_AnEventIsTakenOver: a process dies with requests under way. Another process takes the
+// events over, and does not send recorded notifications again.
+func TestA15_AnEventIsTakenOver(t *testing.T) {
 	t.Parallel()
 	storetest.EachRedisAlone(t, func(t *testing.T, db *redisdb.DB) {
 		p := setup(t, options{db: db, idle: true, apns: apnstest.Options{TrackIDs: true}, queue: func(o *queue.Options) { o.Lease = time.Second }})
@@ -254,7 +253,7 @@ func TestQ8_VerdictsHoldNoPlace(t *testing.T) {
 // user is the n-th test user.
 func user(n int) string { return "user-" + strings.Repeat("x", n%3) + string(rune('a'+n)) }
 
-// TestQ10_WhatWaitsKeepsItsAttempt: a failure in one hop uses up the first attempt of the stored
+// TestQ10_WhatWaitsKeepsItsAttempt: a failure of the first send uses up the first attempt of the stored
 // notification.
 func TestQ10_WhatWaitsKeepsItsAttempt(t *testing.T) {
 	t.Parallel()

@@ -1,0 +1,359 @@
+package delivery
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"fanfare/api"
+	"fanfare/store/devices"
+	"fanfare/store/events"
+	"fanfare/store/queue"
+)
+
+const (
+	// heldFresh is how long after targeting read a device it may still be sent to.
+	heldFresh = time.Second
+	// guardFresh is the same limit for a device whose guard came with a claim, or whose owner
+	// was read for a retried dead letter. It is longer because a claimed notification first
+	// waits for the app's window, for at most patience.
+	guardFresh = heldFresh + patience
+	// togetherFor is how old a part of a large audience gets before the notifications to the apps that have
+	// room leave without the others. An app that hangs is not waited for.
+	togetherFor = time.Second
+	// pieceSize is how many notifications of an event ask for room together.
+	pieceSize = 250
+)
+
+// Event is an event, or a part of one, whose notifications are sent by the process that targeted it. Nothing is stored
+// between targeting and sending, and one result at the end of the event records all notifications. Until then each
+// notification that has ended is a mark of the event. Only a notification that has to wait becomes a job of its own.
+type Event struct {
+	Claim     *queue.Claimed
+	Job       *events.Job
+	Counts    events.Counts
+	Read      time.Time       // when its devices were read
+	Group     *sync.WaitGroup // counts the notifications that are under way
+	ReportTTL time.Duration
+	Sent      events.Sent // the ends of its other notifications, from an earlier claim
+	// Settled says that each notification which an earlier claim began has a mark. If it is false, an earlier process may
+	// have stored a notification as a job without a mark, or may be about to. Then all become jobs, because a job is
+	// not stored twice. The ids are the same in both cases, so that a notification that both processes sent can be
+	// recognized as the same.
+	Settled bool
+	// Rest is the event as it goes on with further users when its notifications have ended or become jobs; nil: there
+	// are none.
+	Rest *events.Job
+	// Begun is called when notifications begin, or become jobs of their own. all says that these were the last ones,
+	// and that none is left to a later claim.
+	Begun func(all bool)
+	// GiveBack is set for parts of large audiences that may wait in the queue. It takes the part back if none of its apps
+	// has room in time.
+	GiveBack func(Shares)
+
+	mu        sync.Mutex
+	left      int           // notifications that have neither ended nor been stored, nor been left to a later claim
+	undecided int           // those of them that may still be left to one
+	began     bool          // one of them was sent or stored
+	stored    bool          // one may have become a job
+	lacking   Shares        // the room that those lacked which are left to a later claim of the part
+	undone    *queue.Result // how the event goes on, because a notification could neither end nor be stored
+}
+
+// Recipient is a device that gets the event, and the user it belongs to.
+type Recipient struct {
+	User   string
+	Device *api.Device
+}
+
+// Shares are the numbers of devices, by app, for which an event needs room in the apps' windows.
+type Shares []share
+
+// Fits reports whether a part of a large audience with these shares would have room for one of them now.
+func (d *Delivery) Fits(s Shares) bool { return d.windows.fits(true, s...) }
+
+// Hang reports whether all of the shares' apps have stopped answering.
+func (d *Delivery) Hang(s Shares) bool { return d.windows.hanging(s) == len(s) }
+
+// id is the event's id.
+func (e *Event) id() string { return e.Job.Event(e.Claim.ID) }
+
+// part reports whether this is a part of a large audience.
+func (e *Event) part() bool { return e.Job.Of != "" }
+
+// Send sends an event's notifications, or stores those that have to wait. It may let them wait in the process until
+// their apps' windows have room.
+func (d *Delivery) Send(ctx context.Context, e *Event, to []Recipient) {
+	works := d.works(e, to)
+	switch {
+	case !e.Claim.Alive(): // another process has the event by now
+		e.Claim.Finish(queue.Result{Outcome: queue.Release})
+	case len(works) == 0:
+		e.Begun(true)
+		e.finish()
+	case !e.Settled:
+		d.begun(e, works)
+		e.Group.Go(func() { d.store(ctx, queue.Result{Outcome: queue.Continue}, works...) })
+	default:
+		for piece := range slices.Chunk(works, pieceSize) {
+			d.sendPiece(ctx, e, piece)
+		}
+	}
+}
+
+// works builds the event's notifications.
+func (d *Delivery) works(e *Event, to []Recipient) []*work {
+	n, id := len(to), e.id()
+	e.left, e.undecided, e.stored = n, n, !e.Claim.First // an earlier claim may have stored some
+	messages, all, works := make([]message, n), make([]work, n), make([]*work, n)
+	for i, r := range to {
+		messages[i] = message{
+			Token: r.Device.Token, User: r.User, Topic: r.Device.Topic, Environment: r.Device.Environment,
+			RegisteredAt: r.Device.RegisteredAt.UnixMilli(), Event: id, AcceptedAt: e.Job.AcceptedAt, Push: *e.Job.PushFor(r.Device),
+			Target: r.Device.Target, Suspect: r.Device.State == api.DeviceSuspect, Trace: e.Job.Trace,
+		}
+		app := d.app(&messages[i])
+		all[i] = work{
+			lease: e.Claim, event: e, id: events.NotificationID(id, r.Device.Token), m: &messages[i], enqueued: e.Claim.EnqueuedAt,
+			app: app, charged: app, group: e.Group,
+		}
+		works[i] = &all[i]
+		e.Sent.Make(messages[i].platform(), 1)
+	}
+	return works
+}
+
+// sendPiece sends some of an event's notifications, or lets them wait in the process until their apps' windows have
+// room, if there will be room in time.
+func (d *Delivery) sendPiece(ctx context.Context, e *Event, piece []*work) {
+	shares := sharesOf(piece)
+	if d.windows.take(e.part(), shares...) {
+		d.beginAll(ctx, e, piece)
+		return
+	}
+	e.Group.Add(1)
+	enter := func() {
+		e.Group.Go(func() { d.beginAll(ctx, e, piece) })
+		e.Group.Done()
+	}
+	refuse := func() {
+		e.Group.Go(func() { d.sendSome(ctx, e, piece, shares) })
+		e.Group.Done()
+	}
+	switch taken, refused := d.windows.takeOrWait(&waiter{shares: shares, part: e.part(), enter: enter, refuse: refuse}); {
+	case taken:
+		enter()
+	case refused:
+		refuse()
+	}
+}
+
+// sendSome is called when the apps of a piece do not all have room. The notifications of a part stay in the queue as a
+// part, but those to apps with room are sent if another app hangs or the part has waited for long. The notifications of
+// any other event become jobs of their own.
+func (d *Delivery) sendSome(ctx context.Context, e *Event, piece []*work, shares Shares) {
+	if e.GiveBack == nil {
+		d.begun(e, piece)
+		d.store(ctx, queue.Result{Outcome: queue.Defer, Reason: WindowFull}, piece...)
+		return
+	}
+	var taken Shares
+	if len(shares) > 1 && (e.Claim.Clock().Sub(e.Claim.EnqueuedAt) > togetherFor || d.windows.hanging(shares) > 0) {
+		taken = d.windows.takeSome(true, shares)
+	}
+	var now []*work
+	for _, w := range piece {
+		if slices.ContainsFunc(taken, func(s share) bool { return s.app == w.charged }) {
+			now = append(now, w)
+		}
+	}
+	if len(now) > 0 {
+		d.beginAll(ctx, e, now)
+	}
+	if left := len(piece) - len(now); left > 0 {
+		e.leave(left, slices.DeleteFunc(shares, func(s share) bool { return slices.Contains(taken, s) }))
+	}
+}
+
+// begun notes that notifications of the event begin, or become jobs.
+func (d *Delivery) begun(e *Event, works []*work) {
+	for _, w := range works {
+		d.o.Metrics.of(w.m.platform()).targeted.Inc()
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.began = true
+	e.undecided -= len(works)
+	e.Begun(e.undecided == 0 && len(e.lacking) == 0)
+	e.decided()
+}
+
+// leave leaves notifications of a part to a later claim, because their apps lack this room.
+func (e *Event) leave(n int, lacking Shares) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.lacking = append(e.lacking, lacking...)
+	e.undecided, e.left = e.undecided-n, e.left-n
+	e.decided()
+	e.finish()
+}
+
+// decided drops the callbacks, which hold on to all that was read for the event, when all notifications have begun or
+// are left to a later claim. The lock is held.
+func (e *Event) decided() {
+	if e.undecided == 0 && e.began {
+		e.Begun, e.GiveBack = nil, nil
+	}
+}
+
+// fail keeps why a notification failed, before its end.
+func (e *Event) fail(w *work, reason string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.Sent.Fail(w.failed(reason))
+}
+
+// end notes that a notification has ended, or was stored.
+func (e *Event) end(w *work, mark string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if mark == events.MarkStored {
+		e.stored = true
+	} else {
+		e.Sent.Count(mark)
+		e.Sent.Keep(w.id, mark, w.Clock())
+	}
+	e.left--
+	if e.left > 0 || e.undone != nil || len(e.lacking) > 0 || e.Rest != nil {
+		e.Claim.Mark(events.MarkName(w.id), events.MarkText(mark, w.m.User), e.report())
+	}
+	e.finish()
+}
+
+// report is the event's report while its notifications are under way. A part has none.
+func (e *Event) report() string {
+	switch {
+	case e.part():
+		return ""
+	case e.Rest != nil:
+		return e.Job.ReportTargeting(e.Counts, e.Sent)
+	}
+	return e.Job.ReportTargeted(e.Counts, e.Sent)
+}
+
+// undo notes that a notification could neither end nor be stored. The event goes on with this
+// result once none of its notifications is under way.
+func (e *Event) undo(r queue.Result) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.undone = &r
+	e.left--
+	e.finish()
+}
+
+// finish ends the event when its last notification is done, or gives it back to the queue for what is left of it. The
+// lock is held.
+func (e *Event) finish() {
+	switch {
+	case e.left > 0:
+	case e.undone != nil:
+		e.Claim.Finish(*e.undone)
+	case len(e.lacking) > 0 && !e.began:
+		e.GiveBack(e.lacking)
+	case len(e.lacking) > 0:
+		next := *e.Job
+		next.Settled = e.Claim.Fence
+		e.Claim.Finish(queue.Result{Outcome: queue.Defer, Delay: Jitter(togetherFor), Reason: WindowFull, Payload: next.Encode()})
+	case e.Rest != nil:
+		e.goOn()
+	default:
+		e.Claim.Finish(e.Job.End(e.Counts, e.Sent, !e.stored, e.ReportTTL))
+	}
+}
+
+// goOn puts the event at the end of the queue, for its further users. Those that it goes on with may have notifications
+// without a mark if it is not settled.
+func (e *Event) goOn() {
+	e.Rest.Settled = 0
+	if e.Settled {
+		e.Rest.Settled = e.Claim.Fence
+	}
+	if e.Rest.Cursor != "" {
+		e.Rest.Sent = e.Sent
+	}
+	r := queue.Result{Outcome: queue.Continue, Payload: e.Rest.Encode(), Report: e.report()}
+	if r.Report != "" {
+		r.ReportTTL = e.ReportTTL
+	}
+	e.Claim.Finish(r)
+}
+
+// beginAll begins notifications for which there is room; each waits for earlier sends to its device.
+func (d *Delivery) beginAll(ctx context.Context, e *Event, works []*work) {
+	d.begun(e, works)
+	for _, w := range works {
+		d.begin(ctx, w)
+	}
+}
+
+// finishEvent ends a notification of an event. A notification that has to wait becomes a job of
+// its own in the queue.
+func (d *Delivery) finishEvent(ctx context.Context, w *work, r queue.Result) {
+	switch r.Outcome {
+	case queue.Done:
+		d.o.Metrics.end(w.m.platform(), r)
+		if r.Label == events.LabelFailed {
+			r.Label = events.FailedBy(d.o.Metrics.endLabel(r))
+			w.event.fail(w, r.Reason)
+		}
+		w.event.end(w, events.MarkOf(w.m.platform(), r.Label))
+	case queue.Release:
+		w.event.undo(r)
+	default:
+		d.store(ctx, r, w)
+	}
+}
+
+// store turns notifications of an event into jobs, with the result's attempt and counts. If the result is Continue,
+// they are claimed at once.
+func (d *Delivery) store(ctx context.Context, r queue.Result, works ...*work) {
+	e := works[0].event
+	if !e.Claim.Alive() { // another process has the event by now
+		for range works {
+			e.undo(queue.Result{Outcome: queue.Release})
+		}
+		return
+	}
+	jobs := make([]queue.Job, len(works))
+	for i, w := range works {
+		jobs[i] = d.jobOf(w, r)
+	}
+	made, err := d.o.Queue.Enqueue(context.WithoutCancel(ctx), jobs...)
+	for i, w := range works {
+		if err != nil && (made == nil || made[i].ID == "") {
+			e.undo(DeferOrRetry("write_notifications", err))
+		} else {
+			e.end(w, events.MarkStored)
+		}
+	}
+}
+
+// jobOf is the job that a notification of an event becomes.
+func (d *Delivery) jobOf(w *work, r queue.Result) queue.Job {
+	job := events.JobFor(d.o.Queue, w.m.Event, w.m.Token, w.m.platform())
+	job.Type, job.Guard = actorMark(w.event.Job.Actor), devices.GuardName(w.m.Token)
+	job.Delay, job.Counts, job.Note = w.event.Claim.Wait(r), r.Counts, w.waiting(r)
+	switch r.Outcome {
+	case queue.Continue:
+	case queue.Dead:
+		w.m.Refused, w.m.RefusedSaid = r.Reason, r.Err
+	default:
+		w.m.Retrying, job.Counts = true, plus(job.Counts, events.CountRetrying, 1)
+	}
+	if r.Outcome == queue.Retry {
+		job.Failures = 1
+	}
+	job.Payload = w.m.encode()
+	return job
+}
