@@ -87,8 +87,6 @@ func (e *Event) part() bool { return e.Job.Of != "" }
 func (d *Delivery) Send(ctx context.Context, e *Event, to []Recipient) {
 	works := d.works(e, to)
 	switch {
-	case !e.Claim.Alive(): // another process has the event by now
-		e.Claim.Finish(queue.Result{Outcome: queue.Release})
 	case len(works) == 0:
 		e.Begun(true)
 		e.finish()

@@ -22,7 +22,7 @@ func TestWhoLostAnEventStoresNothingOfIt(t *testing.T) {
 		var held atomic.Bool
 		server := storetest.Redis(t)
 		p := setup(t, options{
-			db: storetest.Open(t, server.URL()), idle: true, waits: true,
+			db: storetest.Open(t, server.URL()), idle: true,
 			queue: func(o *queue.Options) { o.Lease, o.Retention = time.Second, time.Millisecond },
 			target: readingBy(func(ctx context.Context, id, after string, limit int, read targeting.Pager) ([]string, error) {
 				users, err := read(context.WithoutCancel(ctx), id, after, limit)
@@ -36,8 +36,9 @@ func TestWhoLostAnEventStoresNothingOfIt(t *testing.T) {
 		p.mustManyDevices(5)
 		proxy, url := storetest.ProxyTo(t, server.URL())
 		victim := p.processOn(storetest.Open(t, url))
-		victim.start()
 		id := p.mustPost(f.event())
+		p.mustHold()() // so that its notifications become jobs
+		victim.start()
 		<-reading
 		proxy.Cut()
 		other := p.process()
