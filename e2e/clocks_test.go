@@ -99,22 +99,28 @@ func TestClocksThatAreWrong(t *testing.T) {
 		t.Skip("it compiles all of the program and of Go's library: make clocks")
 	}
 	apns, redis := apnstest.Start(t, apnstest.Options{}), storetest.Redis(t)
-	vars := append(apns.Env(), "FANFARE_REDIS_URL="+redis.URL(), "FANFARE_DATABASE_URL="+storetest.MySQL(t), "FANFARE_NOTIFICATION_LEASE=5s", "FANFARE_JOB_LEASE=5s")
+	vars := []string{"FANFARE_REDIS_URL=" + redis.URL(), "FANFARE_DATABASE_URL=" + storetest.MySQL(t), "FANFARE_NOTIFICATION_LEASE=5s", "FANFARE_JOB_LEASE=5s"}
 	keys, file := mustBackendKey(t, "backend"), filepath.Join(t.TempDir(), "keys.json")
 	mustPublish(t, file, keys)
 	// checkTokens asks about a user's tokens again and again, without a pause.
 	vars = append(vars, "FANFARE_USER_KEYS_FILE="+file, "FANFARE_USER_RATE_LIMIT=off")
-	right := mustServe(t, t.TempDir(), vars...)
+	right := mustServe(t, t.TempDir(), append(vars, apns.Env()...)...)
 	right.mustRegister(1)
 	ttl := map[string]any{"title": "x", "ttl_seconds": 60}
 	right.must(201, nil, "PUT", "/v1/event-types/brief", ttl)
 	right.must(201, nil, "POST", "/v1/chats", map[string]any{"id": "team", "creator": "ann", "members": []string{"ann", "user-0"}})
 	db := storetest.Open(t, redis.URL())
+	// A wrong clock makes provider tokens that APNs refuses, so these servers send with a certificate.
+	apps := filepath.Join(t.TempDir(), "apps.json")
+	list, err := json.Marshal(map[string]any{"apps": []any{map[string]any{"topic": "com.example.app", "environment": "production", "url": apns.URL(), "cert_file": apns.CertFile()}}})
+	storetest.Must(t, err)
+	storetest.Must(t, os.WriteFile(apps, list, 0o600))
+	vars = append(vars, "FANFARE_APPS_FILE="+apps, "FANFARE_APNS_CA_FILE="+apns.CAFile())
 	for name, clock := range map[string]struct{ shift, jumps time.Duration }{
 		"Slow": {-2 * time.Minute, 0}, "Fast": {2 * time.Minute, 0},
 		"JumpsAhead": {2 * time.Minute, 1500 * time.Millisecond}, "JumpsBack": {-2 * time.Minute, 1500 * time.Millisecond},
 	} {
-		p := mustServeShifted(t, clock.shift, clock.jumps, append(vars, "FANFARE_ROLES=api,jobs")...)
+		p := mustServeShifted(t, clock.shift, clock.jumps, vars...)
 		t.Run(name, func(t *testing.T) {
 			p.checkClock(t, clock.shift)
 			if clock.jumps > 0 {
