@@ -37,7 +37,7 @@ func (t *topic) signal(s chat.Signal, now time.Time) {
 			of.typed = map[string]time.Time{}
 		}
 		of.typed[s.User] = now
-		t.tellSignal(signalMark{chat: t.chat, user: s.User, typing: true}, 0)
+		t.tellSignal(signalMark{chat: t.chat, epoch: t.epoch, user: s.User, typing: true}, 0)
 	}
 }
 
@@ -55,20 +55,24 @@ func (t *topic) tellRead(now time.Time) {
 		return
 	}
 	for user, acked := range t.signals.read {
-		t.tellSignal(signalMark{chat: t.chat, user: user}, acked)
+		t.tellSignal(signalMark{chat: t.chat, epoch: t.epoch, user: user}, acked)
 	}
 	t.signals.read, t.signals.told = nil, now
 }
 
-// tellSignal marks the streams. The lock is held.
+// tellSignal marks the streams; long polls are not told. The lock is held.
 func (t *topic) tellSignal(s signalMark, acked int64) {
-	t.each(func(st *Stream) { st.markSignal(s, acked) })
+	t.each(func(st *Stream) {
+		if !st.poll {
+			st.markSignal(s, acked)
+		}
+	})
 }
 
 // signalMark is a signal that waits for the reader of a stream.
 type signalMark struct {
-	chat, user string
-	typing     bool
+	chat, epoch, user string
+	typing            bool
 }
 
 // mostSignals is how many signals wait for a reader. One that is so far behind is not told of more.
@@ -105,8 +109,9 @@ func (st *Stream) tellSignals(events []Event) []Event {
 		case c == nil || s.typing && s.user == st.user:
 		case s.typing:
 			events = append(events, Event{ID: st.eventID(), Typing: &api.StreamTyping{Chat: s.chat, User: s.user}})
-		case acked > c.position:
+		case acked > c.position && s.epoch == c.epoch:
 			st.keepSignal(s, acked)
+		case acked > c.position: // the chat was made again, or Redis has lost messages
 		default:
 			events = append(events, Event{ID: st.eventID(), Read: &api.StreamRead{Chat: s.chat, User: s.user, Acked: acked}})
 		}

@@ -182,3 +182,27 @@ func TestC20_NotBeforeTheMessage(t *testing.T) {
 		t.Errorf("%d signals waited", n)
 	}
 }
+
+// C20: a long poll is not woken by who reads and who types: it reads all unread messages when it wakes.
+func TestC20_LongPollsSleep(t *testing.T) {
+	t.Parallel()
+	to := &topic{chat: "team", known: true, epoch: "e"}
+	poll := &Stream{user: "ann", poll: true, marks: marks{wake: make(chan struct{}, 1)}}
+	to.listeners.add(poll)
+	to.signal(chat.Signal{Epoch: "e", User: "bob"}, time.Now())
+	to.signal(chat.Signal{Epoch: "e", User: "bob", Acked: 1}, time.Now())
+	if len(poll.wake) > 0 || len(poll.signals) > 0 {
+		t.Errorf("woken, for %v", poll.signals)
+	}
+}
+
+// C20: a position in a chat that was made again is not one in the new chat.
+func TestC20_OfAnotherEpoch(t *testing.T) {
+	t.Parallel()
+	c := &cursor{topic: &topic{chat: "team"}, position: 3, epoch: "new"}
+	st := &Stream{user: "ann", marks: marks{wake: make(chan struct{}, 1)}, cursors: []*cursor{c}}
+	st.markSignal(signalMark{chat: "team", epoch: "old", user: "bob"}, 4)
+	if events := st.tellSignals(nil); len(events) != 0 || len(st.signals) != 0 {
+		t.Errorf("told %v, kept %v", events, st.signals)
+	}
+}

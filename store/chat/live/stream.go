@@ -166,7 +166,6 @@ func (st *Stream) close() {
 func (st *Stream) Refresh(ctx context.Context) error {
 	chatsChanged, _ := st.takeMarks()
 	st.takeRedacted() // the long poll reads the messages again anyway
-	st.takeSignals()
 	if !chatsChanged {
 		return nil
 	}
