@@ -2,6 +2,7 @@ package render
 
 import (
 	"encoding/json"
+	"maps"
 	"net/url"
 
 	"fanfare/api"
@@ -42,9 +43,18 @@ func (p *Push) page(language string) (json.RawMessage, bool) {
 	if len(r.Data) > 0 {
 		members["data"] = appendObject(nil, r.Data, appendQuote)
 	}
-	declare(members, language, marshal(r.Type))
+	declared := maps.Clone(members)
+	declare(declared, language, marshal(r.Type))
+	if payload := pageOf(declared, r.Type); len(payload) <= api.MaxWebPushPayload {
+		return payload, true
+	}
+	return pageOf(members, r.Type), true // a worker shows it
+}
+
+// pageOf writes what a page gets.
+func pageOf(members map[string]json.RawMessage, typ string) json.RawMessage {
 	b := appendObject(make([]byte, 0, 512), members, appendRaw)
-	return append(appendQuote(append(b[:len(b)-1], `,"type":`...), r.Type), '}'), true
+	return append(appendQuote(append(b[:len(b)-1], `,"type":`...), typ), '}')
 }
 
 // declarative is the mark of a message that a browser shows without a script: the number of the RFC of Web Push.
