@@ -144,8 +144,10 @@ func (db *DB) TopicOpen(ctx context.Context, topic string) (open bool, err error
 // for 500 topics: their names, and what is said of each.
 func (db *DB) Topics(ctx context.Context, after string, limit int) ([]api.ListedTopic, error) {
 	var names []string
-	err := db.list(ctx, &names, "SELECT * FROM (SELECT topic FROM topic_members WHERE topic > ? GROUP BY topic ORDER BY topic LIMIT ?) m "+
-		"UNION SELECT * FROM (SELECT topic FROM open_topics WHERE topic > ? ORDER BY topic LIMIT ?) o ORDER BY topic LIMIT ?",
+	// Each name is looked up after the one before: with GROUP BY all members would be walked through.
+	err := db.list(ctx, &names, "WITH RECURSIVE m (topic, n) AS (SELECT MIN(topic), 1 FROM topic_members WHERE topic > ? "+
+		"UNION ALL SELECT (SELECT MIN(topic) FROM topic_members WHERE topic > m.topic), n + 1 FROM m WHERE m.topic IS NOT NULL AND n < ?) "+
+		"SELECT topic FROM m WHERE topic IS NOT NULL UNION SELECT * FROM (SELECT topic FROM open_topics WHERE topic > ? ORDER BY topic LIMIT ?) o ORDER BY topic LIMIT ?",
 		after, limit, after, limit, limit)
 	out := make([]api.ListedTopic, 0, len(names))
 	for part := range slices.Chunk(names, chunk) {
