@@ -85,6 +85,7 @@ type Delivery struct {
 	wakes        chan string
 	deviceWrites chan struct{}
 	guardReads   chan struct{}
+	storing      chan struct{} // taken-over events whose notifications are just being stored
 
 	windows *windows // of notifications in flight
 
@@ -102,8 +103,8 @@ func New(o Options) *Delivery {
 	d := &Delivery{
 		o: o, backoff: newBackoffs(o.RetryBase, o.RetryMax), storm: newBreaker(), hosts: newBreaker(),
 		probeNow: make(chan struct{}, 1), wakes: make(chan string, 64), deviceWrites: make(chan struct{}, maxDeviceWrites),
-		guardReads: make(chan struct{}, maxGuardReads),
-		windows:    newWindows(o.InFlight, func() int { return o.Queue.Unrecorded() + o.Unrecorded() }, time.Now), chains: map[string]*chain{}, alarmed: map[string]time.Time{},
+		guardReads: make(chan struct{}, maxGuardReads), storing: make(chan struct{}, maxStoring),
+		windows: newWindows(o.InFlight, func() int { return o.Queue.Unrecorded() + o.Unrecorded() }, time.Now), chains: map[string]*chain{}, alarmed: map[string]time.Time{},
 	}
 	configured := o.Sender.Apps()
 	d.names, d.alarmNames = newAppNames(configured), newAppNames(configured)
@@ -161,6 +162,9 @@ func (d *Delivery) admit(ctx context.Context, w *work) {
 		refuse()
 	}
 }
+
+// maxStoring is how many taken-over events store their notifications at once; the others are not read any further.
+const maxStoring = 64
 
 // WindowFull is the reason with which a notification or a part of an event is deferred.
 const WindowFull = "its app has too many sends under way"

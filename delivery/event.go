@@ -92,7 +92,11 @@ func (d *Delivery) Send(ctx context.Context, e *Event, to []Recipient) {
 		e.finish()
 	case !e.Settled:
 		d.begun(e, works)
-		e.Group.Go(func() { d.store(ctx, queue.Result{Outcome: queue.Continue}, works...) })
+		d.storing <- struct{}{} // what a dead process left may be very much
+		e.Group.Go(func() {
+			defer func() { <-d.storing }()
+			d.store(ctx, queue.Result{Outcome: queue.Continue}, works...)
+		})
 	default:
 		for piece := range slices.Chunk(works, pieceSize) {
 			d.sendPiece(ctx, e, piece)
@@ -176,9 +180,6 @@ func (d *Delivery) sendSome(ctx context.Context, e *Event, piece []*work, shares
 
 // begun notes that notifications of the event begin, or become jobs.
 func (d *Delivery) begun(e *Event, works []*work) {
-	for _, w := range works {
-		d.o.Metrics.of(w.m.platform()).targeted.Inc()
-	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.began = true
@@ -291,7 +292,16 @@ func (e *Event) goOn() {
 func (d *Delivery) beginAll(ctx context.Context, e *Event, works []*work) {
 	d.begun(e, works)
 	for _, w := range works {
+		d.targeted(w)
 		d.begin(ctx, w)
+	}
+}
+
+// targeted counts a notification that is sent, or was stored and was not there before, once.
+func (d *Delivery) targeted(w *work) {
+	if !w.begun {
+		d.o.Metrics.of(w.m.platform()).targeted.Inc()
+		w.begun = true
 	}
 }
 
@@ -331,9 +341,12 @@ func (d *Delivery) store(ctx context.Context, r queue.Result, works ...*work) {
 	for i, w := range works {
 		if err != nil && (made == nil || made[i].ID == "") {
 			e.undo(DeferOrRetry("write_notifications", err))
-		} else {
-			e.end(w, events.MarkStored)
+			continue
 		}
+		if made != nil && made[i].New {
+			d.targeted(w)
+		}
+		e.end(w, events.MarkStored)
 	}
 }
 

@@ -20,6 +20,7 @@ type work struct {
 	id       string         // of the notification
 	m        *message
 	enqueued time.Time       // when Redis got the notification, or its event
+	begun    bool            // it is counted as targeted
 	probe    bool            // it may be sent although its app is paused
 	app      string          // the app that the message goes through
 	charged  string          // the app that this send has room of; a new registration may change the message's app

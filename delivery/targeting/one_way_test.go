@@ -206,3 +206,33 @@ func TestP5_WhatWaitedForSQLIsSentAtOnce(t *testing.T) {
 		t.Errorf("%d notifications were stored between targeting and sending", n)
 	}
 }
+
+// TestP9_StoredBeforeTheEventWentOn: an event goes on with users who could not be read, after notifications to others
+// had become jobs and were delivered. It is not done while a notification of the second step is under way.
+func TestP9_StoredBeforeTheEventWentOn(t *testing.T) {
+	t.Parallel()
+	p := setup(t, options{idle: true})
+	for i, user := range []string{"cached", "cached", "cold", "cold"} {
+		p.mustDevice(user, i+1)
+	}
+	for i := 1; i <= 2; i++ {
+		p.apns.Script(token(i), apnstest.Fail(503, "ServiceUnavailable"), apnstest.OK())
+	}
+	p.apns.Script(token(4), apnstest.Failing(apnstest.Hang), apnstest.OK())
+	id := p.mustPost(hello("cached", "cold"))
+	p.mustCache("cached")
+	storetest.Must(t, p.db.Client().Del(t.Context(), "ff:{u:cold}:settings").Err())
+	cut := p.mustProcessWithoutSQL()
+	cut.start()
+	storetest.Eventually(t, soon, "the jobs of the first user to be delivered", func() bool {
+		r := p.mustReport(id)
+		return r.State == api.EventTargeting && r.Delivered == 2
+	})
+	cut.stop()
+	p.process().start()
+	storetest.Eventually(t, soon, "one of the second user's to be delivered", func() bool { return p.mustReport(id).Delivered == 3 })
+	if r := p.mustReport(id); r.State == api.EventDone || r.Notifications != 4 {
+		t.Errorf("while one is under way: %s, %d notifications", r.State, r.Notifications)
+	}
+	p.mustCounts(p.mustEnd(id, api.EventDone), counts{2, 4, 4, 0, 0})
+}

@@ -75,9 +75,7 @@ func (t *Targeting) recall(ctx context.Context, pages []*page) []*page {
 		for _, text := range p.marks {
 			mark, user := events.ParseMark(text)
 			p.reached[user] = true
-			if mark != events.MarkStored {
-				p.sent.Recall(mark, user)
-			}
+			p.sent.Recall(mark, user)
 		}
 	}
 	if err != nil {

@@ -37,8 +37,13 @@ func (f Failed) Line() string {
 	return string(b) + "\n"
 }
 
-// Recall counts a notification that ended under an earlier claim, as its MarkText tells.
+// Recall counts a notification that ended, or was stored, under an earlier claim, as its MarkText tells. One that was stored
+// counts as made; of which platform it is, the counters of its job say.
 func (s *Sent) Recall(mark, user string) {
+	if mark == MarkStored {
+		s.Made++
+		return
+	}
 	s.Count(mark)
 	p, label := platformOf(mark)
 	s.Make(p, 1)
@@ -47,8 +52,13 @@ func (s *Sent) Recall(mark, user string) {
 	}
 }
 
-// Fail keeps a notification that failed.
-func (s *Sent) Fail(f Failed) { s.failures += f.Line() }
+// Fail keeps a notification that failed, unless as many are kept as the event's list takes.
+func (s *Sent) Fail(f Failed) {
+	if s.kept < queue.MaxFailures {
+		s.failures += f.Line()
+		s.kept++
+	}
+}
 
 // FailedNotifications lists the notifications of an event that failed, those of each shard together. after is the
 // Next of the page before, "" for the first page. A page may have fewer than limit notifications, or none, and still

@@ -66,6 +66,7 @@ type Sent struct {
 
 	each     []ending // how each has ended, see Keep
 	failures string   // see Fail
+	kept     int      // how many they are
 }
 
 // Make counts n notifications that an event has on a platform.

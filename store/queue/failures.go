@@ -12,8 +12,8 @@ import (
 	"fanfare/store/redisdb"
 )
 
-// maxFailures is how many failures of a group a shard keeps (part_group.lua).
-const maxFailures = 200
+// MaxFailures is how many failures of a group a shard keeps (part_group.lua).
+const MaxFailures = 200
 
 // letterMark begins a failure that is a dead letter, followed by the letter's own id (part_end.lua).
 const letterMark = "L"
@@ -69,7 +69,7 @@ func Failures(ctx context.Context, lists []FailureList, list, at, n int) (p Fail
 		return p, err
 	}
 	for _, length := range lengths {
-		p.Kept, p.Full = p.Kept+length, p.Full || length >= maxFailures
+		p.Kept, p.Full = p.Kept+length, p.Full || length >= MaxFailures
 	}
 	var of []FailureList
 	var cmds []redis.Cmder
