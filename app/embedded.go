@@ -82,14 +82,17 @@ func (c *config) findServer(ctx context.Context, folder string) (child.Program, 
 
 // startEmbedded starts the child, if there is one, and reads the snapshot of an embedded Redis.
 func (a *app) startEmbedded(ctx context.Context) error {
-	start := a.startMemory
+	start, begun := a.lockMemory, a.putAside
 	if a.child != nil {
-		start = a.child.Start
+		start, begun = a.child.Start, func(context.Context) error { return nil }
 	}
 	if err := start(ctx); err != nil {
 		return fmt.Errorf("%s: %w", embeddedVariable, err)
 	}
 	err := a.redis.Load(ctx)
+	if err == nil {
+		err = begun(ctx)
+	}
 	switch {
 	case errors.Is(err, redisdb.ErrNoRoom):
 		return fmt.Errorf("%s: %w; give it more memory, start with %s=memory as before, or move the file away to start with an empty Redis", embeddedVariable, err, embeddedVariable)
@@ -99,12 +102,18 @@ func (a *app) startEmbedded(ctx context.Context) error {
 	return nil
 }
 
-// startMemory locks the folder for a Redis in memory. From now on the data that a server has there is older than the database,
-// so it is put aside: a later server would bring back what was erased or done meanwhile.
-func (a *app) startMemory(ctx context.Context) (err error) {
+// lockMemory locks the folder for a Redis in memory.
+func (a *app) lockMemory(context.Context) (err error) {
+	a.folder, err = child.Lock(a.config.dataFolder())
+	return err
+}
+
+// putAside is called when the Redis in memory has what its snapshot had. From now on the data that a server has in the folder
+// is older than the database, so it is put aside: a later server would bring back what was erased or done meanwhile.
+func (a *app) putAside(ctx context.Context) error {
 	folder := a.config.dataFolder()
-	if a.folder, err = child.Lock(folder); err != nil || !child.HasData(folder) {
-		return err
+	if !child.HasData(folder) {
+		return nil
 	}
 	aside, err := child.PutAside(ctx, folder, a.log)
 	if err == nil {

@@ -112,13 +112,13 @@ func PutAside(ctx context.Context, folder string, log *slog.Logger) (aside strin
 	defer func() { _ = s.serverLock.Close() }()
 	_ = os.Remove(filepath.Join(folder, stateFile))
 	data := filepath.Join(folder, dataFolder)
+	// The version goes first, into the data: whoever moves that back brings it along, and it never stays without data.
+	if err := os.Rename(filepath.Join(folder, versionFile), filepath.Join(data, versionFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("put the version of the server aside: %w", err)
+	}
 	aside = data + "." + time.Now().UTC().Format("20060102T150405.000Z")
 	if err := os.Rename(data, aside); err != nil {
 		return "", fmt.Errorf("put the data of the server aside: %w", err)
-	}
-	// Whoever moves the data back brings the version with it.
-	if err := os.Rename(filepath.Join(folder, versionFile), filepath.Join(aside, versionFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("put the version of the server aside: %w", err)
 	}
 	return aside, nil
 }
