@@ -282,7 +282,7 @@ func TestJ1_Failures(t *testing.T) {
 		id := w.enqueue(t, `{"type":"mail","payload":[1],"max_attempts":2}`)
 		first := w.claimOne(t, "")
 		for range 2 {
-			w.report(t, first, "fail", `,"error":"no route","retry_after_ms":50`, "ok")
+			w.report(t, first, "fail", `,"error":"no route","retry_after_ms":1500`, "ok")
 		}
 		w.get("/v1/jobs/"+id).wants(t, 200, `{"id":"`+id+`","queue":"q","state":"scheduled","attempt":2,"failures":1,"max_attempts":2,"type":"mail","payload":[1],
 			"enqueued_at":"*","run_at":"*","last_error":"no route"}`)

@@ -46,6 +46,7 @@ var userRoutes = map[string]api.UserScope{
 	"POST /v1/chats/{chat}/messages":                  "chat",
 	"GET /v1/chats/{chat}/messages":                   "chat",
 	"DELETE /v1/chats/{chat}/messages/{id}":           "chat",
+	"POST /v1/chats/{chat}/typing":                    "chat",
 	"GET /v1/users/{user}/chats":                      "chat",
 	"GET /v1/users/{user}/messages/pending":           "chat",
 	"POST /v1/users/{user}/messages/ack":              "chat",
