@@ -77,6 +77,9 @@ func TestE6_NotificationsThatWait(t *testing.T) {
 			p.mustCounts(p.mustEnd(both, api.EventDone), counts{recipients: 2, notifications: 2, delivered: 1, failed: 1})
 			p.mustCounts(p.mustEnd(again, api.EventDone), counts{recipients: 1, notifications: 1, delivered: 1})
 			storetest.Must(t, p.first.devices.Forget(t.Context(), erasedUser))
+			// A probe that was under way may have failed under the user's name. The operation waits for it, and looks once more.
+			_, err := p.first.events.EraseFailures(t.Context(), erasedUser, time.UnixMilli(o.Since), p.namesOf(erasedUser))
+			storetest.Must(t, err)
 			if keys := p.namesOf(erasedUser, secretText); len(keys) > 0 {
 				t.Errorf("keys %v", keys)
 			}
@@ -112,7 +115,7 @@ func TestE6_NewNotificationsStay(t *testing.T) {
 // the user caused is not sent.
 func TestE6_EventsThatWait(t *testing.T) {
 	t.Parallel()
-	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+	storetest.EachRedisAlone(t, func(t *testing.T, db *redisdb.DB) {
 		p := setup(t, options{db: db, idle: true})
 		p.mustDevice(erasedUser, 1)
 		p.mustDevice("bob", 2)
