@@ -111,7 +111,7 @@ async function erase() {
 
 // Posts an event to an audience with one device and waits until it is delivered.
 async function tell(key: string, audience: components["schemas"]["Audience"]) {
-  const { id } = good(await api.POST("/v1/events", {
+  const accepted = good(await api.POST("/v1/events", {
     params: { header: { "Idempotency-Key": key } },
     body: {
       type: "photo.shared",
@@ -119,6 +119,8 @@ async function tell(key: string, audience: components["schemas"]["Audience"]) {
       alert: { title: "New photo", body: "alice shared Summer" },
     },
   }));
+  assert.ok("id" in accepted, "the answer of a dry run");
+  const { id } = accepted;
   for (let i = 0; i < 300; i++) {
     const report = good(await api.GET("/v1/events/{id}", { params: { path: { id } } }));
     if (report.state === "done") {
