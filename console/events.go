@@ -96,11 +96,12 @@ func (v *visit) cancel() error {
 	return nil
 }
 
-// find goes from a form with the name of something to its page.
+// find goes from a form with the name of something to its page in a folder, and shows the form without a name.
 func (v *visit) find(folder, field string) error {
 	name := strings.TrimSpace(v.r.URL.Query().Get(field))
 	if name == "" {
-		return v.page("find", "Users", 0, nil)
+		capital := func(word string) string { return strings.ToUpper(word[:1]) + word[1:] }
+		return v.page("find", capital(folder), 0, map[string]string{"Folder": folder, "Field": field, "Label": capital(field)})
 	}
 	redirect(v.w, "./"+folder+"/"+url.PathEscape(name))
 	return nil
@@ -124,10 +125,17 @@ func (v *visit) findEvent() error {
 func (v *visit) user() error {
 	d := struct {
 		api.NotificationSettings
-		User string
+		User  string
+		Chats *api.UserChatList // the first of them; nil: the visitor may not see chats
 	}{User: v.r.PathValue("user")}
-	if err := v.ask(http.MethodGet, "/v1/users/"+url.PathEscape(d.User)+"/notification-settings", nil, &d.NotificationSettings); err != nil {
+	path := "/v1/users/" + url.PathEscape(d.User)
+	if err := v.ask(http.MethodGet, path+"/notification-settings", nil, &d.NotificationSettings); err != nil {
 		return err
+	}
+	if v.may(api.ScopeChat) {
+		if err := v.ask(http.MethodGet, path+"/chats", nil, &d.Chats); err != nil {
+			return err
+		}
 	}
 	return v.page("user", "User "+d.User, 0, d)
 }

@@ -30,12 +30,18 @@ func pages() []page {
 		{"GET /console/events/{id}/why", (*visit).askWhy, "", "", ""},
 		{"GET /console/events/{id}/users/{user}", (*visit).why, "", "", ""},
 
+		{"GET /console/send", (*visit).askSend, "", "", ""},
+		{"POST /console/send", (*visit).sendEvent, "", "", ""},
+
 		{"GET /console/users", (*visit).users, "Users", api.ScopePush, api.ScopeOpsRead},
 		{"GET /console/users/{user}", (*visit).user, "", "", ""},
 		{"POST /console/users/{user}/devices/{token}/test", (*visit).testDevice, "", "", ""},
 
 		{"GET /console/event-types", (*visit).eventTypes, "Event types", api.ScopePush, api.ScopeOpsRead},
 		{"GET /console/topics", (*visit).topics, "Topics", api.ScopeOpsRead, api.ScopeOpsRead},
+
+		{"GET /console/chats", (*visit).chats, "Chats", api.ScopeChat, api.ScopeOpsRead},
+		{"GET /console/chats/{chat}", (*visit).chat, "", "", ""},
 
 		{"GET /console/jobs", (*visit).queues, "Jobs", api.ScopeOpsRead, api.ScopeOpsRead},
 		{"GET /console/queues/{queue}", (*visit).queue, "", "", ""},

@@ -149,7 +149,7 @@ func (v *visit) open(secret string) (id string, err error) {
 		}
 	}
 	if id, err = v.c.o.Sessions.Open(v.r.Context(), key); err == nil {
-		v.log("console.login", key)
+		v.log("console.login", key, key)
 	}
 	return id, err
 }
@@ -168,7 +168,7 @@ func (v *visit) logout() {
 		apiKey, err := v.c.o.Sessions.Use(v.r.Context(), id, false)
 		if err == nil {
 			err = v.c.o.Sessions.Close(v.r.Context(), id)
-			v.log("console.logout", apiKey)
+			v.log("console.logout", apiKey, apiKey)
 		}
 		if err != nil && api.CodeOf(err) != api.CodeUnauthorized {
 			v.fail(err)
@@ -179,9 +179,17 @@ func (v *visit) logout() {
 	redirect(v.w, "./")
 }
 
-// log writes a line about a login or a logout, in the form of all changes.
-func (v *visit) log(action, key string) {
-	v.c.o.Logger.InfoContext(v.r.Context(), "change", "action", action, "target", key, "key", key, "request_id", v.w.Header().Get("X-Request-Id"))
+// log writes a line about what no route writes one about, in the form of all changes. key is the id of the visitor's key.
+func (v *visit) log(action, target, key string) {
+	v.c.o.Logger.InfoContext(v.r.Context(), "change", "action", action, "target", target, "key", key, "request_id", v.w.Header().Get("X-Request-Id"))
+}
+
+// keyID is the id of the session's key; "" on a server without keys.
+func (v *visit) keyID() string {
+	if v.key == nil {
+		return ""
+	}
+	return v.key.ID
 }
 
 // may reports whether the visitor's key has a scope.

@@ -92,6 +92,7 @@ type frame struct {
 var done = map[string]string{
 	"probed":    "The paused apps of this topic try one notification each.",
 	"cancelled": "The event is cancelled. A second from now nothing more of it is sent.",
+	"sent":      "The event was accepted. This is its report.",
 	"tested":    "The test notification was accepted. This is its report.",
 	"stock":     "The stock was changed.",
 	"paused":    "The queue is paused: no job of it is claimed until it is resumed.",

@@ -265,6 +265,65 @@ func TestN1_Users(t *testing.T) {
 	w.form("/console/users/eve/devices/"+token+"/test", url.Values{}, cookie).shows(t, 404)
 }
 
+// The form of an event shows what devices would get, sends it once, and keeps what was written if it is refused.
+func TestN1_AnEventFromTheConsole(t *testing.T) {
+	t.Parallel()
+	w := setupConsole(t)
+	admin := w.mustKey(api.ScopeAdmin)
+	cookie, auth := w.login(admin), "Authorization: Bearer "+admin
+	if a := w.do(put("/v1/event-types/photo.shared", `{"title":"New photo","body":"in {{.album}}"}`).with(auth)); a.status != 201 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	w.page("/console/event-types", cookie).shows(t, 200, `href="./send?type=photo.shared"`)
+	w.page("/console/events", cookie).shows(t, 200, `href="./send"`)
+	w.page("/console/users/bob", cookie).shows(t, 200, `href="../send?user=bob"`)
+	w.page("/console/send?type=photo.shared&user=bob", cookie).shows(t, 200, `value="photo.shared"`, `value="bob"`)
+	form := func(do, data, once string) url.Values {
+		return url.Values{"type": {"photo.shared"}, "user": {"bob"}, "title": {""}, "body": {""}, "data": {data}, "do": {do}, "once": {once}}
+	}
+	w.form("/console/send", form("show", `{"album":"Sum<mer"}`, "a"), cookie).shows(t, 200, "What devices would get", "in Sum", "of 4\u202f096 bytes").hides(t, "Sum<mer")
+	w.form("/console/send", form("send", `{"album":1}`, "b"), cookie).shows(t, 422, "data must be a JSON object", `value="photo.shared"`, `{"album":1}`)
+	w.form("/console/send", form("send", "", "c"), cookie).shows(t, 422, "data.album", `value="bob"`)
+	w.form("/console/send", url.Values{"type": {"x"}, "user": {"a b"}, "title": {"t"}, "do": {"send"}}, cookie).shows(t, 422, "audience.users")
+	first := w.form("/console/send", form("send", `{"album":"Summer"}`, "d"), cookie)
+	again := w.form("/console/send", form("send", `{"album":"Summer"}`, "d"), cookie)
+	to := first.header.Get("Location")
+	if first.status != 303 || again.header.Get("Location") != to {
+		t.Fatalf("%d to %q, then %d to %q", first.status, to, again.status, again.header.Get("Location"))
+	}
+	w.page("/console/"+to, cookie).shows(t, 200, "The event was accepted", "photo.shared")
+	id := strings.TrimSuffix(strings.TrimPrefix(to, "events/"), "?done=sent")
+	if line := `"msg":"change","action":"events.send","target":"` + id + `","key":"` + apikeys.IDOf(admin) + `"`; !strings.Contains(w.log.String(), line) {
+		t.Errorf("no line %s in %s", line, w.log.String())
+	}
+	reader := w.login(w.mustKey(api.ScopeOpsRead))
+	w.page("/console/events", reader).shows(t, 200).hides(t, "./send")
+	w.form("/console/send", form("send", `{"album":"Summer"}`, "e"), reader).shows(t, 403, "lacks the scope push")
+}
+
+// The page of a chat shows who has read how far, and no text.
+func TestN1_Chats(t *testing.T) {
+	t.Parallel()
+	w := setupConsole(t)
+	w.post("/v1/chats", `{"id":"team","creator":"alice","members":["bob"],"message":"a secret"}`).member(t, "epoch")
+	w.post("/v1/chats/team/messages", `{"sender":"alice","text":"another secret"}`).member(t, "id")
+	w.post("/v1/users/bob/messages/ack", `{"acks":{"team":1}}`).wants(t, 200, `{"acked":{"team":1}}`)
+	cookie := w.login(w.mustKey(api.ScopeOpsRead, api.ScopeChat, api.ScopePush))
+	if a := w.page("/console/chats?chat=team", cookie); a.status != 303 || a.header.Get("Location") != "./chats/team" {
+		t.Errorf("%d to %q", a.status, a.header.Get("Location"))
+	}
+	w.page("/console/chats", cookie).shows(t, 200, "<h1>Chats</h1>", ">Chat</label>")
+	page := w.page("/console/chats/team", cookie).shows(t, 200, "<dt>Members</dt><dd>2</dd>", "<dt>Last message</dt><dd>2</dd>",
+		`users/bob">bob</a></th><td class="n">1</td><td class="n">1</td>`)
+	page.hides(t, "secret")
+	w.page("/console/users/bob", cookie).shows(t, 200, `chats/team">team</a></th><td class="n">1</td>`).hides(t, "Nothing is on record")
+	w.page("/console/chats/nobody", cookie).shows(t, 404)
+	reader := w.login(w.mustKey(api.ScopeOpsRead, api.ScopePush))
+	w.page("/console/chats/team", reader).shows(t, 403, "lacks the scope chat")
+	w.page("/console/users/bob", reader).shows(t, 200).hides(t, "team", "Chats")
+	w.page("/console/users/nobody", cookie).shows(t, 200, "Nothing is on record")
+}
+
 // A sale's stock is a chart and a table, and is changed only if nobody else changed the sale meanwhile.
 // Event types show the texts that decide what phones show, and topics tell a misspelt one by its members.
 func TestN1_EventTypesAndTopics(t *testing.T) {
@@ -356,15 +415,17 @@ func setupHostile(t *testing.T) (w *world, pages []string, plain int) {
 	w.put("/v1/users/bob/devices/"+token, `{"platform":"apns","topic":"com.example.app","environment":"sandbox"}`)
 	w.put("/v1/users/bob/opt-outs/spam", "")
 	w.put("/v1/users/bob/mutes/album:42", "")
+	w.post("/v1/chats", `{"id":"team","creator":"alice","members":["bob"]}`).member(t, "epoch")
 	w.put("/v1/sales/spring", saleBody(`[{"sku":"shoe","stock":4},{"sku":"hat","stock":0}]`, `"hold_ms":60000`))
 	event := w.post("/v1/events", anEvent).member(t, "id")
 	running, dead := w.hostileJobs(t)
 	failed := w.mustFail(hostile...)
-	pages = []string{"", "history", "history?minutes=60", "events", "events/" + event, "events/" + failed, "events/" + failed + "/failed", "events?failed=true", "operations", "events/" + event + "/users/bob", "events/" + event + "/cancel", "users", "users/bob", "jobs", "queues/q", "queues/q/pause", "jobs/" + running, "jobs/" + running + "/cancel", "jobs/" + dead, "dead-letters", "dead-letters/all?action=retry", "sales", "sales/spring", "apps", "servers", "keys", "about", "nowhere", "events/unknown"}
+	pages = []string{"", "history", "history?minutes=60", "events", "events/" + event, "events/" + failed, "events/" + failed + "/failed", "events?failed=true", "operations", "events/" + event + "/users/bob", "events/" + event + "/cancel", "users", "users/bob", "chats", "chats/team", "send", "jobs", "queues/q", "queues/q/pause", "jobs/" + running, "jobs/" + running + "/cancel", "jobs/" + dead, "dead-letters", "dead-letters/all?action=retry", "sales", "sales/spring", "apps", "servers", "keys", "about", "nowhere", "events/unknown"}
 	plain = len(pages)
 	for _, text := range hostile {
 		q := url.QueryEscape(text)
 		pages = append(pages, "dead-letters?reason="+q+"&app="+q, "events?type="+q, "users/"+url.PathEscape(text), "dead-letters/ask?action=retry&id="+q, "dead-letters/all?action=delete&reason="+q+"&app="+q, "keys?cursor="+q, "?done="+q,
+			"send?type="+q+"&user="+q, "chats/"+url.PathEscape(text),
 			"queues/"+url.PathEscape(text), "jobs/"+url.PathEscape(text), "dead-letters?kind=job&queue="+q)
 	}
 	return w, pages, plain
