@@ -34,6 +34,8 @@ type JobRequest struct {
 	RunAt *Time `json:"run_at,omitempty" swaggertype:"string" format:"date-time"`
 	// MaxAttempts is the number of failures after which the job becomes a dead letter.
 	MaxAttempts *int64 `json:"max_attempts,omitempty" validate:"omitnil,min=1,max=1000" minimum:"1" maximum:"1000" default:"8" example:"8"`
+	// Traceparent is that of the call, see ClaimedJob.
+	Traceparent string `json:"-"`
 }
 
 // JobBatchRequest is the body of POST /v1/queues/{queue}/jobs/batch.
@@ -91,6 +93,9 @@ type ClaimedJob struct {
 	Key string `json:"key,omitempty" example:"customer:42"`
 	// Payload is the JSON that was enqueued. Absent: there was none.
 	Payload json.RawMessage `json:"payload,omitempty" swaggertype:"object"`
+	// Traceparent names the span below which the worker's span belongs, in the form of W3C Trace Context: that of the call that
+	// enqueued the job. Absent: the call had no `traceparent`, or the job is a dead letter that is tried again.
+	Traceparent string `json:"traceparent,omitempty" example:"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"`
 	// LeaseMS is how long the lease lasts, counted by the worker from before it sent the request. After a wait, renew the
 	// lease before you begin.
 	LeaseMS int64 `json:"lease_ms" example:"30000"`

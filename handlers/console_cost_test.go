@@ -36,6 +36,7 @@ func TestN7_WhatPagesCost(t *testing.T) {
 	w.put("/v1/sales/spring", saleBody(`[{"sku":"shoe","stock":4}]`, `"hold_ms":60000`))
 	event := w.post("/v1/events", anEvent).member(t, "id")
 	job := w.enqueue(t, `{"type":"mail"}`)
+	w.post("/v1/chats", `{"id":"team","creator":"alice","members":["bob"]}`).member(t, "epoch")
 	mustDieAs(t, w.notifications, "photo.shared", "shop/production", "BadTopic")
 	admin := w.mustKey(api.ScopeAdmin)
 	bearer, cookie := "Authorization: Bearer "+admin, w.login(admin)
@@ -58,7 +59,10 @@ func TestN7_WhatPagesCost(t *testing.T) {
 		"events?state=done":  {"/v1/events?state=done"},
 		"events/" + event:    {"/v1/events/" + event},
 		"users":              {},
-		"users/bob":          {"/v1/users/bob/notification-settings"},
+		"users/bob":          {"/v1/users/bob/notification-settings", "/v1/users/bob/chats"},
+		"chats":              {},
+		"chats/team":         {"/v1/chats/team", "/v1/chats/team/members"},
+		"send":               {},
 		"dead-letters":       {"/v1/dead-letters/groups", "/v1/dead-letters"},
 		"dead-letters?app=x": {"/v1/dead-letters?app=x"},
 		"jobs":               {"/v1/queues"},

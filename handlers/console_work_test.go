@@ -271,12 +271,12 @@ func TestN1_AnEventFromTheConsole(t *testing.T) {
 	w := setupConsole(t)
 	admin := w.mustKey(api.ScopeAdmin)
 	cookie, auth := w.login(admin), "Authorization: Bearer "+admin
-	if a := w.do(put("/v1/event-types/photo.shared", `{"title":"New photo","body":"in {{.album}}"}`).with(auth)); a.status != 201 {
+	if a := w.do(put("/v1/event-types/photo.shared", `{"title":"New photo","body":"in {{.data.album}}"}`).with(auth)); a.status != 201 {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
 	w.page("/console/event-types", cookie).shows(t, 200, `href="./send?type=photo.shared"`)
 	w.page("/console/events", cookie).shows(t, 200, `href="./send"`)
-	w.page("/console/users/bob", cookie).shows(t, 200, `href="../send?user=bob"`)
+	w.page("/console/users/bob", cookie).shows(t, 200, `href="./../send?user=bob"`)
 	w.page("/console/send?type=photo.shared&user=bob", cookie).shows(t, 200, `value="photo.shared"`, `value="bob"`)
 	form := func(do, data, once string) url.Values {
 		return url.Values{"type": {"photo.shared"}, "user": {"bob"}, "title": {""}, "body": {""}, "data": {data}, "do": {do}, "once": {once}}

@@ -99,6 +99,7 @@ func (s *server) enqueue(ctx context.Context, queue string, all []api.JobRequest
 		if all[i].Payload, err = shortPayload(all[i].Payload); err != nil {
 			return nil, false, err
 		}
+		all[i].Traceparent = web.Traceparent(ctx)
 	}
 	return s.o.Jobs.Enqueue(ctx, queue, all, once)
 }

@@ -19,6 +19,9 @@ type Job struct {
 	Key     string          `json:"key"`
 	Payload json.RawMessage `json:"payload"`
 
+	// Traceparent names the span of the call that enqueued the job (W3C Trace Context); "": that call named none.
+	Traceparent string `json:"traceparent"`
+
 	until    time.Time
 	stopping <-chan struct{}
 }

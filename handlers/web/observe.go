@@ -176,7 +176,7 @@ func (s *Server) log(r *http.Request, info *requestInfo, status int, took time.D
 	if from := s.o.Proxies.caller(r); from.IsValid() {
 		attrs = append(attrs, slog.String("client", from.String()))
 	}
-	if id := traceID(r.Header); id != "" {
+	if id := traceID(info.traceparent); id != "" {
 		attrs = append(attrs, slog.String("trace_id", id))
 	}
 	if info.err != nil {

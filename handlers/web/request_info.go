@@ -22,20 +22,21 @@ type requestInfo struct {
 	context.Context // as net/http made it
 	answer          answer
 
-	id      string       // X-Request-Id
-	route   *mounted     // its pattern is logged, never the path: paths name users and tokens
-	params  *chi.Context // the parameters of the path, while the route runs
-	key     *api.Key
-	user    *api.User // the calling user, by user token or ticket; key is nil then
-	subject string    // the user whose places the call takes; "": none
-	byUser  bool      // a user token or ticket was sent, good or not
-	secret  string    // of the API key
-	err     error     // error that the response could not show, for the log
-	code    api.Code  // of err
-	started time.Time
-	body    int64          // bytes that the body takes of the limit
-	left    bool           // the request goes on as a stream without its handler, see leaveRequest
-	span    oteltrace.Span // nil: no spans are recorded
+	id          string       // X-Request-Id
+	traceparent string       // the caller's, well-formed or not
+	route       *mounted     // its pattern is logged, never the path: paths name users and tokens
+	params      *chi.Context // the parameters of the path, while the route runs
+	key         *api.Key
+	user        *api.User // the calling user, by user token or ticket; key is nil then
+	subject     string    // the user whose places the call takes; "": none
+	byUser      bool      // a user token or ticket was sent, good or not
+	secret      string    // of the API key
+	err         error     // error that the response could not show, for the log
+	code        api.Code  // of err
+	started     time.Time
+	body        int64          // bytes that the body takes of the limit
+	left        bool           // the request goes on as a stream without its handler, see leaveRequest
+	span        oteltrace.Span // nil: no spans are recorded
 
 	deadline time.Time // zero: none
 	limit    sync.Once // makes limited
@@ -64,10 +65,25 @@ func (s *Server) newInfo(w http.ResponseWriter, r *http.Request) *requestInfo {
 	info := &requestInfo{
 		Context: r.Context(), answer: answer{ResponseWriter: w}, id: id, route: s.unmatched, started: time.Now(),
 	}
+	if named := r.Header["Traceparent"]; len(named) == 1 {
+		info.traceparent = named[0]
+	}
 	if trace.On() {
-		info.Context, info.span = trace.Call(info.Context, r.Header.Get("Traceparent"), info.started)
+		info.Context, info.span = trace.Call(info.Context, info.traceparent, info.started)
 	}
 	return info
+}
+
+// Traceparent names the span below which something is recorded that is done for the request later, by others, in the form
+// of W3C Trace Context: that of the request if it is recorded, and otherwise the caller's. "" if there is none.
+func Traceparent(ctx context.Context) string {
+	if own := trace.Parent(ctx); own != "" {
+		return own
+	}
+	if named := infoOf(ctx).traceparent; len(named) == len("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01") && traceID(named) != "" {
+		return named
+	}
+	return "" // none, or one of a later version that says more
 }
 
 // keyID is the API key's id; "" on an open server.
@@ -174,14 +190,9 @@ func validRequestID(id string) bool {
 	return true
 }
 
-// traceID is the id of the caller's trace from the header traceparent of W3C Trace Context; ""
-// if it is missing or not well-formed.
-func traceID(h http.Header) string {
-	values := h["Traceparent"]
-	if len(values) != 1 {
-		return ""
-	}
-	parts := strings.SplitN(values[0], "-", 5)
+// traceID is the id of the trace that a traceparent of W3C Trace Context names; "" if it is not well-formed.
+func traceID(traceparent string) string {
+	parts := strings.SplitN(traceparent, "-", 5)
 	known := len(parts) == 4 || len(parts) == 5 && parts[0] != "00" // later versions may add more
 	if !known || !lowerHex(parts[0], 2) || parts[0] == "ff" || !lowerHex(parts[3], 2) {
 		return ""

@@ -82,7 +82,7 @@ func (c *call) claimed(queue string) (*api.ClaimedJobs, error) {
 		h := parseHistory(redisdb.TextAt(c.jobs, i+1))
 		out.Jobs = append(out.Jobs, api.ClaimedJob{
 			ID: idOf(queue, redisdb.TextAt(c.jobs, i)), Token: c.fence, Fence: fence, Attempt: h.failures + h.lost + 1,
-			Type: t.kind, Key: t.key, Payload: t.payload, LeaseMS: parse(redisdb.TextAt(c.jobs, i+3)),
+			Type: t.kind, Key: t.key, Payload: t.payload, Traceparent: t.traceparent, LeaseMS: parse(redisdb.TextAt(c.jobs, i+3)),
 		})
 	}
 	return out, nil

@@ -103,7 +103,7 @@ func bodyOf(r *api.JobRequest) (kind string, body []byte) {
 	if r.MaxAttempts != nil {
 		most = *r.MaxAttempts
 	}
-	body = make([]byte, 0, len(r.Payload)+len(r.Type)+len(r.Key)+len(r.Unique)+32)
+	body = make([]byte, 0, len(r.Payload)+len(r.Type)+len(r.Key)+len(r.Unique)+len(r.Traceparent)+32)
 	if r.RunAt != nil {
 		body = strconv.AppendInt(body, r.RunAt.UnixMilli(), 10)
 	}
@@ -113,7 +113,11 @@ func bodyOf(r *api.JobRequest) (kind string, body []byte) {
 	for _, field := range []string{r.Type, r.Key, r.Unique} {
 		body = append(append(body, field...), fieldSep...)
 	}
-	return kind, append(append(strconv.AppendInt(body, most, 10), 0), r.Payload...)
+	body = strconv.AppendInt(body, most, 10)
+	if r.Traceparent != "" {
+		body = append(append(body, fieldSep...), r.Traceparent...)
+	}
+	return kind, append(append(body, 0), r.Payload...)
 }
 
 // readAccepted reads what is on record of a call: the id of its first job, and the jobs that were there before.

@@ -13,16 +13,20 @@ const fieldSep = "\x1f"
 type jobText struct {
 	born, from, most  int64 // from: when its age begins, if not with born; times in ms
 	kind, key, unique string
+	traceparent       string
 	payload           json.RawMessage
 }
 
 func parseText(text string) (jobText, error) {
 	head, payload, ok := strings.Cut(text, "\x00")
 	f := strings.Split(head, fieldSep)
-	if !ok || len(f) != 7 {
+	if !ok || len(f) != 7 && len(f) != 8 {
 		return jobText{}, fmt.Errorf("%.100q is no job", text)
 	}
 	t := jobText{born: parse(f[1]), from: parse(f[2]), kind: f[3], key: f[4], unique: f[5], most: parse(f[6])}
+	if len(f) == 8 {
+		t.traceparent = f[7]
+	}
 	if payload != "" {
 		t.payload = json.RawMessage(payload)
 	}

@@ -15,6 +15,8 @@ export class Job<Payload = unknown> {
   readonly attempt: number;
   /** Rises within a queue. Send it along with what you write, and let the other side refuse a lower one. */
   readonly fence: number;
+  /** The span of the call that enqueued the job, in the form of W3C Trace Context. */
+  readonly traceparent: string | undefined;
   /** Ends when the job is cancelled, or no longer this worker's. Write nothing more then. */
   readonly signal: AbortSignal;
   readonly #held: () => boolean;
@@ -26,6 +28,7 @@ export class Job<Payload = unknown> {
     this.payload = claimed.payload as Payload;
     this.attempt = claimed.attempt;
     this.fence = claimed.fence;
+    this.traceparent = claimed.traceparent;
     this.signal = signal;
     this.#held = held;
   }

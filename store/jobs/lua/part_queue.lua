@@ -29,11 +29,11 @@ local function queue_of(name)
 end
 
 -- parse reads the text of a job: p if it has neither conflict key nor unique name, else x; its number in the queue, when it was
--- enqueued, when its age begins or '', type, conflict key, unique name, most attempts, and after a zero byte its payload.
+-- enqueued, when its age begins or '', type, conflict key, unique name, most attempts, traceparent if it has one, and after a zero byte its payload.
 -- Times are in ms.
 local function parse(text)
   local seq, born, from, kind, key, unique, most, payload =
-    string.match(text, '^%a(%d+)\31(%d+)\31(%d*)\31([^\31]*)\31([^\31]*)\31([^\31]*)\31(%d+)%z(.*)$')
+    string.match(text, '^%a(%d+)\31(%d+)\31(%d*)\31([^\31]*)\31([^\31]*)\31([^\31]*)\31(%d+)[^%z]*%z(.*)$')
   return { seq = tonumber(seq), born = born, from = tonumber(from ~= '' and from or born), kind = kind, key = key, unique = unique,
     most = tonumber(most), payload = payload }
 end

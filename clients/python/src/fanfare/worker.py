@@ -31,6 +31,8 @@ class Job:
         """1 more than the failures and ended leases of the job."""
         self.fence: int = claimed["fence"]
         """Rises within a queue. Send it along with what you write, and let the other side refuse a lower one."""
+        self.traceparent: Optional[str] = claimed.get("traceparent")
+        """The span of the call that enqueued the job, in the form of W3C Trace Context."""
         self._token: str = claimed["token"]
         self._until = until
         self._lost = threading.Event()
