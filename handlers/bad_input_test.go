@@ -233,6 +233,7 @@ func TestBadQueries(t *testing.T) {
 		{"two limits", get(types + "?limit=1&limit=2"), 422, broken("limit", "type", "must be given once")},
 		{"a limit out of range", get(types + "?limit=99999999999999999999"), 422, broken("limit", "type", "must be an integer")},
 		{"a cursor of one's own", get(types + "?cursor=abc"), 422, broken("cursor", "cursor", "is not a cursor that a list gave as next")},
+		{"a cursor with U+0000", get("/v1/operations?cursor=MSBhAA"), 422, broken("cursor", "cursor", "is not a cursor that a list gave as next")},
 		{"a cursor of another list", get("/v1/dead-letters?cursor=MWE"), 422, broken("cursor", "cursor", "is not a cursor that a list gave as next")},
 		{"a kind there is not", get("/v1/dead-letters?kind=letter"), 422, broken("kind", "oneof", "must be one of event, notification, task, job")},
 		{"a malformed query", get(types + "?limit=%zz"), 422, broken("query", "query", "is not a well-formed query string")},

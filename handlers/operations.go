@@ -96,7 +96,7 @@ func (s *server) getOperation(ctx context.Context, in *idRequest) (*web.Reply[ap
 func (s *server) listOperations(ctx context.Context, in *web.Page) (*web.Reply[api.OperationList], error) {
 	after, err := web.OpenCursor(in.Cursor)
 	afterDead, afterRecord, both := strings.Cut(after, " ")
-	if _, ok := queue.ParseID(afterDead); err == nil && (after != "" && !both || afterDead != "" && !ok) {
+	if _, ok := queue.ParseID(afterDead); err == nil && (after != "" && !both || afterDead != "" && !ok || afterRecord != "" && !api.ValidIdentifier(afterRecord)) {
 		err = web.BadCursor()
 	}
 	if err != nil {

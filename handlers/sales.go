@@ -235,7 +235,7 @@ func openOrderCursor(cursor string) (api.Order, error) {
 	}
 	at, reservation, _ := strings.Cut(text, " ")
 	ms, err := strconv.ParseInt(at, 10, 64)
-	if err != nil || reservation == "" {
+	if err != nil || !api.ValidIdentifier(reservation) {
 		return api.Order{}, web.BadCursor()
 	}
 	return api.Order{Reservation: reservation, CreatedAt: api.AtMillis(ms)}, nil

@@ -482,6 +482,7 @@ func TestBadSales(t *testing.T) {
 		{"a list after no reservation", get(path + "/reservations?cursor=MWE"), 422, broken("cursor", "cursor", "is not one that this list gave")},
 		{"a bad reservation id", get(path + "/reservations/a%20b"), 422, broken("id", "identifier", identifierRule)},
 		{"a cursor of one's own", get(path + "/orders?cursor=abc"), 422, broken("cursor", "cursor", "is not a cursor that a list gave as next")},
+		{"a cursor with U+0000", get(path + "/orders?cursor=MTUgYQA"), 422, broken("cursor", "cursor", "is not a cursor that a list gave as next")},
 		{"a cursor of another list", get(path + "/orders?cursor=MWE"), 422, broken("cursor", "cursor", "is not a cursor that a list gave as next")},
 	})
 }
