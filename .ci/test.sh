@@ -5,8 +5,8 @@
 #
 # Installs what is missing (on Debian and its kin), starts one private MariaDB
 # on loopback for all packages (each test makes a database of its own; Redis
-# servers are started by the tests themselves) and removes all of it at the
-# end, also after a failure or an interrupt.
+# and PostgreSQL servers are started by the tests themselves) and removes all
+# of it at the end, also after a failure or an interrupt.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 exec </dev/null
@@ -63,6 +63,8 @@ find_program() {
 missing() {
 	find_program redis-server >/dev/null || echo redis-server
 	{ find_program mariadbd mysqld && find_program mariadb-install-db mysql_install_db; } >/dev/null || echo mariadb-server
+	{ find_program initdb || ls /usr/lib/postgresql/*/bin/initdb; } >/dev/null 2>&1 || echo postgresql
+	find_program pgbouncer >/dev/null || echo pgbouncer
 	find_program chromium chromium-browser google-chrome >/dev/null || echo chromium
 	find_program python3 >/dev/null || echo python3 # these two for the workers of docs/jobs.md and the programs of docs/start
 	find_program node >/dev/null || echo nodejs
@@ -84,22 +86,28 @@ as_root() {
 	fi
 }
 
-# install adds packages without starting the services they bring.
+# install adds packages without starting the services they bring, or making a cluster of PostgreSQL.
 install() {
 	command -v apt-get >/dev/null || fail "please install: $* (only Debian and its kin are served automatically)"
 	say "installing $*"
-	local policy=/usr/sbin/policy-rc.d made=""
+	local policy=/usr/sbin/policy-rc.d made="" clusters=/etc/postgresql-common/createcluster.d/fanfare-test.conf
 	if [ ! -e "$policy" ]; then
 		printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" >/dev/null
 		as_root chmod 755 "$policy"
 		made=yes
 	fi
+	case " $* " in *" postgresql "*)
+		as_root mkdir -p "$(dirname "$clusters")"
+		echo 'create_main_cluster = false' | as_root tee "$clusters" >/dev/null
+		;;
+	esac
 	local status=0
 	{
 		as_root env DEBIAN_FRONTEND=noninteractive apt-get update -qq &&
 			as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"
 	} >"$work/apt.log" 2>&1 || status=$?
 	[ -z "$made" ] || as_root rm -f "$policy"
+	as_root rm -f "$clusters"
 	if [ "$status" != 0 ]; then
 		tail -n 30 "$work/apt.log" >&2
 		fail "apt-get failed"
@@ -144,7 +152,7 @@ start_mariadb() {
 	local dir=$work/mysql port password user=()
 	password=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
 	[ "$(id -u)" != 0 ] || user=(--user=root)
-	mkdir "$dir"
+	mkdir -m 700 "$dir"
 	printf "CREATE USER 'fanfare'@'127.0.0.1' IDENTIFIED BY '%s';\nGRANT ALL ON *.* TO 'fanfare'@'127.0.0.1' WITH GRANT OPTION;\n" "$password" >"$dir/init.sql"
 	"$(find_program mariadb-install-db mysql_install_db)" --no-defaults --datadir="$dir/data" \
 		--auth-root-authentication-method=normal --skip-test-db "${user[@]}" >"$dir/install.log" 2>&1 ||
@@ -226,6 +234,7 @@ main() {
 	# shellcheck disable=SC2086 # a list of words
 	[ -z "$packages" ] || install $packages
 	mkdir "$work/tmp"
+	chmod 711 "$work" "$work/tmp" # PostgreSQL does not run as root, and becomes another user
 	export TMPDIR=$work/tmp
 	start_mariadb
 	# Not ours, and by far the slowest under the race detector: SQLite, translated to

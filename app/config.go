@@ -42,7 +42,7 @@ type config struct {
 	Embedded    embeddedKind `env:"FANFARE_EMBEDDED" envDefault:"auto" desc:"which Redis is embedded: redis is redis-server or valkey-server 7 or newer on PATH, started as a child, whose data survives crashes; memory is an imitation inside this process, whose data survives only clean stops; auto is redis if it can be had, else memory. Both keep their data in fanfare-data/ beside the SQLite file (fanfare.db), and the start says which one it is"`
 	ContactsURL string       `env:"FANFARE_CONTACTS_REDIS_URL" shown:"the Redis of FANFARE_REDIS_URL" secret:"url" desc:"a Redis of its own for the index of recent contacts, whose snapshots then do not slow down the others"`
 
-	DatabaseURL      string        `group:"SQL" env:"FANFARE_DATABASE_URL" envDefault:"sqlite:fanfare.db" secret:"url" desc:"sqlite:<file> (several processes on one machine may share it when Redis is a real one) or mysql://user:password@host:port/name"`
+	DatabaseURL      string        `group:"SQL" env:"FANFARE_DATABASE_URL" envDefault:"sqlite:fanfare.db" secret:"url" desc:"sqlite:<file> (several processes on one machine may share it when Redis is a real one), mysql://user:password@host:port/name or postgres://user:password@host:port/name"`
 	DeletedRetention time.Duration `env:"FANFARE_DELETED_RETENTION" envDefault:"720h" least:"1ms" desc:"how long SQL remembers deleted contacts and uploads; an upload id that is posted again after that is a new upload"`
 
 	APNsURL     string `group:"APNs" env:"FANFARE_APNS_URL" shown:"Apple's host by the device's environment" desc:"base URL of APNs, https://host[:port]"`

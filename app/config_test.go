@@ -99,7 +99,7 @@ func TestConfigReportsEveryProblemAtOnce(t *testing.T) {
 		t.Fatal("no problem was found")
 	}
 	for _, want := range []string{
-		`FANFARE_ADDR: "8080" is not host:port`, "FANFARE_REDIS_URL: the scheme must be", "FANFARE_DATABASE_URL: want sqlite:<file> or mysql://",
+		`FANFARE_ADDR: "8080" is not host:port`, "FANFARE_REDIS_URL: the scheme must be", "FANFARE_DATABASE_URL: want sqlite:<file>, mysql://",
 		`FANFARE_ROLES: "cook" is none of`, `FANFARE_SHARDS: "many" is not a whole number`, `FANFARE_SHARD_SET: "7-0" is not a list of shards`,
 		"FANFARE_APNS_KEY_FILE: is needed", "FANFARE_APNS_TEAM_ID: is needed", "FANFARE_MAX_ATTEMPTS: 0", `FANFARE_RETRY_BASE: "soon" is not a duration`,
 		"FANFARE_MAX_AGE: -1s", `FANFARE_RATE_LIMIT: "fast" is not a rate`, `FANFARE_LOG_LEVEL: "loud" is none of`, `FANFARE_LOG_FORMAT: "xml"`,
@@ -145,7 +145,8 @@ func TestConfigProblems(t *testing.T) {
 		"SaleLocalMaybe":         {"FANFARE_SALE_LOCAL=maybe", "FANFARE_SALE_LOCAL: \"maybe\" is neither on nor off"},
 		"SQLiteWithoutFile":      {"FANFARE_DATABASE_URL=sqlite:", "FANFARE_DATABASE_URL: names no file"},
 		"NoSuchFolder":           {"FANFARE_DATABASE_URL=sqlite:/does/not/exist.db", "FANFARE_DATABASE_URL: the folder of /does/not/exist.db: stat /does/not: no such"},
-		"MySQLWithoutName":       {"FANFARE_DATABASE_URL=mysql://u:p@h:3306", "FANFARE_DATABASE_URL: want sqlite:<file> or mysql://user:password@host:port/name"},
+		"MySQLWithoutName":       {"FANFARE_DATABASE_URL=mysql://u:p@h:3306", "FANFARE_DATABASE_URL: want sqlite:<file>, mysql://user:password@host:port/name or postgres://user:password@host:port/name"},
+		"PostgresOption":         {"FANFARE_DATABASE_URL=postgres://u:p@h/n?ssl=true", "FANFARE_DATABASE_URL: there is no option ssl; known, once each: sslmode, sslrootcert, channel_binding"},
 		"RoleTwice":              {"FANFARE_ROLES=api,api,push,jobs", "FANFARE_ROLES: api is named twice"},
 		"FormerRoles":            {"FANFARE_ROLES=api,targeting,delivery,jobs", "FANFARE_ROLES: there is no delivery any more; write push"},
 		"EmbeddedNeedsAllRoles":  {"FANFARE_ROLES=api", "FANFARE_ROLES: with an embedded Redis"},

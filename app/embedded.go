@@ -38,8 +38,8 @@ func (k *embeddedKind) UnmarshalText(text []byte) error {
 // dataFolder is where an embedded Redis keeps its data: beside an SQLite database, under the
 // database's name, and in the working directory for any other database. No two databases have the same folder.
 func (c *config) dataFolder() string {
-	if !strings.HasPrefix(c.DatabaseURL, "sqlite:") {
-		return "fanfare-mysql-data"
+	if scheme, _, _ := strings.Cut(c.DatabaseURL, ":"); scheme != "sqlite" {
+		return "fanfare-" + strings.Replace(scheme, "postgresql", "postgres", 1) + "-data"
 	}
 	name := strings.TrimSuffix(c.lockFile(), ".lock")
 	if short, ok := strings.CutSuffix(name, ".db"); ok {

@@ -15,6 +15,8 @@ func TestDataFolder(t *testing.T) {
 		"sqlite:/var/lib/shop":        "/var/lib/shop.data", // and not that of shop.db
 		"sqlite:shop-data.db":         "shop-data-data",
 		"mysql://u:p@h:3306/n":        "fanfare-mysql-data",
+		"postgres://u:p@h/n":          "fanfare-postgres-data",
+		"postgresql://u:p@h/n":        "fanfare-postgres-data",
 	} {
 		if got := (&config{DatabaseURL: database}).dataFolder(); got != want {
 			t.Errorf("%s: %s, want %s", database, got, want)

@@ -7,7 +7,7 @@ package migrations
 
 import "embed"
 
-// FS holds the folders mysql and sqlite.
+// FS holds the folders mysql, postgres and sqlite.
 //
-//go:embed mysql/*.sql sqlite/*.sql
+//go:embed mysql/*.sql postgres/*.sql sqlite/*.sql
 var FS embed.FS

@@ -43,7 +43,7 @@ func menu() []group {
 			{"clients/swift/README.md", "a client in Swift for apps on iOS and macOS: devices, settings, topics, chats, reservations"},
 		}},
 		{Name: "Operating", docs: []document{
-			{"docs/configuration.md", "every environment variable; real Redis and MySQL, several processes, credentials of APNs"},
+			{"docs/configuration.md", "every environment variable; real Redis and databases, several processes, credentials of APNs"},
 			{"docs/operations.md", "deploying, updating, moving in, keys, FCM and Web Push, backups"},
 			{"docs/runbook.md", "what you see when something is wrong, and the commands that examine and repair it"},
 			{"docs/proxies.md", "nginx, Caddy, a Gateway or an Ingress in front of fanfare"},

@@ -21,37 +21,48 @@ func TestSQLAway(t *testing.T) {
 		"Write":  func(ctx context.Context, db *record.DB) error { _, err := db.PutOptOut(ctx, "alice", "x"); return err },
 		"Delete": func(ctx context.Context, db *record.DB) error { return db.DeleteOutbox(ctx, "x") },
 	}
-	for name, call := range calls {
-		t.Run("NobodyListens"+name, func(t *testing.T) {
+	for scheme, server := range eachServer() {
+		for name, call := range calls {
+			t.Run("NobodyListens"+name+scheme, func(t *testing.T) {
+				t.Parallel()
+				db := mustOpen(t, record.Options{URL: fmt.Sprintf("%s://u:p@127.0.0.1:%d/x", scheme, storetest.FreePort(t))})
+				mustFailInTime(t, db, call)
+			})
+			t.Run("BlackHole"+name+scheme, func(t *testing.T) {
+				t.Parallel()
+				p, url := storetest.ProxyTo(t, server(t))
+				db := setup(t, url)
+				storetest.Must(t, call(t.Context(), db))
+				p.Swallow(true)
+				mustFailInTime(t, db, call)
+			})
+		}
+		t.Run("OptionsTimeoutBoundsCallsWithoutDeadline"+scheme, func(t *testing.T) {
 			t.Parallel()
-			db := mustOpen(t, record.Options{URL: fmt.Sprintf("mysql://u:p@127.0.0.1:%d/x", storetest.FreePort(t))})
-			mustFailInTime(t, db, call)
-		})
-		t.Run("BlackHole"+name, func(t *testing.T) {
-			t.Parallel()
-			p, url := storetest.ProxyTo(t, storetest.MySQL(t))
-			db := setup(t, url)
-			storetest.Must(t, call(t.Context(), db))
+			p, url := storetest.ProxyTo(t, server(t))
+			setup(t, url)
+			db := mustOpen(t, record.Options{URL: url, Timeout: 300 * time.Millisecond})
 			p.Swallow(true)
-			mustFailInTime(t, db, call)
+			start := time.Now()
+			_, err := db.Ping(t.Context())
+			storetest.WantCode(t, err, api.CodeUnavailable)
+			if took := time.Since(start); took > 2*time.Second {
+				t.Fatalf("answered after %v", took)
+			}
+		})
+		t.Run("HealsByItself"+scheme, func(t *testing.T) {
+			t.Parallel()
+			p, url := storetest.ProxyTo(t, server(t))
+			db := setup(t, url)
+			p.Swallow(true)
+			mustFailInTime(t, db, calls["Write"])
+			p.Swallow(false)
+			storetest.Must(t, calls["Write"](t.Context(), db))
 		})
 	}
-	t.Run("OptionsTimeoutBoundsCallsWithoutDeadline", func(t *testing.T) {
-		t.Parallel()
-		p, url := storetest.ProxyTo(t, storetest.MySQL(t))
-		setup(t, url)
-		db := mustOpen(t, record.Options{URL: url, Timeout: 300 * time.Millisecond})
-		p.Swallow(true)
-		start := time.Now()
-		_, err := db.Ping(t.Context())
-		storetest.WantCode(t, err, api.CodeUnavailable)
-		if took := time.Since(start); took > 2*time.Second {
-			t.Fatalf("answered after %v", took)
-		}
-	})
 	t.Run("NoConnectionIsFree", func(t *testing.T) {
 		t.Parallel()
-		storetest.EachSQL(t, func(t *testing.T, url string) {
+		storetest.EachDialect(t, func(t *testing.T, url string) {
 			setup(t, url)
 			db := mustOpen(t, record.Options{URL: url, MaxOpen: 1})
 			conn, err := db.SQL().Conn(t.Context())
@@ -63,15 +74,11 @@ func TestSQLAway(t *testing.T) {
 			storetest.Must(t, calls["Write"](t.Context(), db))
 		})
 	})
-	t.Run("HealsByItself", func(t *testing.T) {
-		t.Parallel()
-		p, url := storetest.ProxyTo(t, storetest.MySQL(t))
-		db := setup(t, url)
-		p.Swallow(true)
-		mustFailInTime(t, db, calls["Write"])
-		p.Swallow(false)
-		storetest.Must(t, calls["Write"](t.Context(), db))
-	})
+}
+
+// eachServer is a database of each kind of server, by the scheme of its URL.
+func eachServer() map[string]func(testing.TB) string {
+	return map[string]func(testing.TB) string{"mysql": storetest.MySQL, "postgres": storetest.Postgres}
 }
 
 // mustFailInTime wants unavailable, soon after a deadline of 400 ms at most.
@@ -92,12 +99,22 @@ func mustFailInTime(t testing.TB, db *record.DB, call func(context.Context, *rec
 
 func TestACommitWhoseAnswerWasLostIsUnknownOutcome(t *testing.T) {
 	t.Parallel()
-	p, url := storetest.ProxyTo(t, storetest.MySQL(t))
+	for scheme, server := range eachServer() {
+		t.Run(scheme, func(t *testing.T) {
+			t.Parallel()
+			testLostCommit(t, server(t))
+		})
+	}
+}
+
+func testLostCommit(t *testing.T, server string) {
+	t.Helper()
+	p, url := storetest.ProxyTo(t, server)
 	db := setup(t, url)
 	direct := mustOpen(t, record.Options{URL: url})
 	storetest.Must(t, func() error { _, err := direct.Ping(t.Context()); return err }())
 	p.OnSent(func(c *storetest.ProxyConn, sent []byte) storetest.Fate {
-		c.Marked.Store(bytes.Contains(sent, []byte("COMMIT")))
+		c.Marked.Store(bytes.HasSuffix(bytes.ToUpper(bytes.TrimRight(sent, "\x00")), []byte("COMMIT")))
 		return storetest.Pass
 	})
 	p.OnAnswer(func(c *storetest.ProxyConn, _ []byte) storetest.Fate {

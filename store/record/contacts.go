@@ -170,7 +170,7 @@ func (db *DB) putContacts(ctx context.Context, tx *sqlx.Tx, contacts []Contact) 
 	}
 	_, err := tx.ExecContext(ctx, "INSERT INTO contacts (owner, contact, relationship, version, deleted, created_at, updated_at) VALUES "+
 		rows("(?, ?, ?, ?, FALSE, "+db.d.now+", "+db.d.now+")", len(contacts))+
-		db.d.onConflict("owner, contact", []string{"relationship", "deleted", "updated_at"}, "version"), args...)
+		db.d.onConflict("contacts", "owner, contact", []string{"relationship", "deleted", "updated_at"}, "version"), args...)
 	return err
 }
 

@@ -27,7 +27,7 @@ const noUpload = -1 << 62
 // newestUpload finds the time of an owner's newest upload of one visibility. It reads one end of
 // a range of the index uploads_newest, however many uploads there are.
 func newestUpload(v api.Visibility) string {
-	return "IFNULL((SELECT u.uploaded_at FROM uploads u WHERE u.owner = c.contact AND u.visibility = '" + string(v) +
+	return "COALESCE((SELECT u.uploaded_at FROM uploads u WHERE u.owner = c.contact AND u.visibility = '" + string(v) +
 		"' AND u.deleted = FALSE ORDER BY u.uploaded_at DESC, u.id DESC LIMIT 1), " + strconv.Itoa(noUpload) + ")"
 }
 
@@ -40,7 +40,7 @@ func (d dialect) activitySelect(from string) string {
 		", CASE WHEN r.relationship IS NULL THEN " + none + " ELSE " + d.greatest + "(" + newestUpload(api.VisibleContacts) +
 		", CASE r.relationship WHEN 'friend' THEN " + newestUpload(api.VisibleFriends) +
 		" WHEN 'family' THEN " + newestUpload(api.VisibleFamily) + " ELSE " + none + " END) END) AS last_upload " +
-		"FROM " + from + " LEFT JOIN contacts r ON r.owner = c.contact AND r.contact = c.owner AND r.deleted = FALSE"
+		"FROM " + from + " LEFT JOIN " + d.relationship("r", "c.contact", "c.owner")
 }
 
 // ActivityQuery asks for some contacts of a viewer.
@@ -54,14 +54,10 @@ type ActivityQuery struct {
 // has the shape of the queries; a user who is not a contact has an entry without a name.
 func (db *DB) Activities(ctx context.Context, queries ...ActivityQuery) ([][]Activity, error) {
 	var found *activities
-	names := db.d.names.document(queries)
+	names := db.d.names.arguments(queries)
 	err := db.read(ctx, db.activities.query, func(ctx context.Context) error {
 		found = newActivities(queries)
-		stmt, err := db.activities.on(ctx, db.sql) //nolint:sqlclosecheck // it is kept for all readers
-		if err != nil {
-			return err
-		}
-		rows, err := stmt.QueryContext(ctx, names)
+		rows, err := db.activities.rows(ctx, db.sql, names...)
 		if err != nil {
 			return err
 		}
@@ -72,6 +68,33 @@ func (db *DB) Activities(ctx context.Context, queries ...ActivityQuery) ([][]Act
 	}
 	return found.list, nil
 }
+
+// arguments are the names of some queries, as their statement takes them.
+func (f namesForm) arguments(queries []ActivityQuery) []any {
+	if !f.arrays {
+		return []any{f.document(queries)}
+	}
+	var viewers, contacts []byte
+	for _, q := range queries {
+		for _, name := range q.Contacts {
+			viewers, contacts = appendElement(viewers, q.Viewer), appendElement(contacts, name)
+		}
+	}
+	return []any{"{" + string(viewers) + "}", "{" + string(contacts) + "}"}
+}
+
+// appendElement writes one more element of an array. A text that cannot be in a database is not a name.
+func appendElement(list []byte, name string) []byte {
+	if len(list) > 0 {
+		list = append(list, ',')
+	}
+	name = strings.ToValidUTF8(strings.ReplaceAll(name, "\x00", notAName), notAName)
+	return append(append(append(list, '"'), elementEscapes.Replace(name)...), '"')
+}
+
+const notAName = "\ufffd"
+
+var elementEscapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 
 // document writes the names of some queries.
 func (f namesForm) document(queries []ActivityQuery) string {
@@ -179,17 +202,17 @@ func (db *DB) Followers(ctx context.Context, owner string, v api.Visibility, aft
 	if v == api.VisiblePublic {
 		err = db.list(ctx, &page, "SELECT owner AS follower, TRUE AS follows, '' AS shown FROM contacts"+db.d.whereContactIs(), owner, owner, after, limit)
 	} else {
-		err = db.list(ctx, &page, calledSelect(), owner, after, limit)
+		err = db.list(ctx, &page, db.d.calledSelect(), owner, after, limit)
 	}
 	return page, err
 }
 
 // calledSelect reads a page of the contacts of an owner, and whether they have the owner as a
 // contact.
-func calledSelect() string {
+func (d dialect) calledSelect() string {
 	return "SELECT r.contact AS follower, c.owner IS NOT NULL AS follows, r.relationship AS shown FROM contacts r " +
-		"LEFT JOIN contacts c ON c.owner = r.contact AND c.contact = r.owner AND c.deleted = FALSE " +
-		"WHERE r.owner = ? AND r.deleted = FALSE AND r.contact > ? ORDER BY r.contact LIMIT ?"
+		"LEFT JOIN " + d.relationship("c", "r.contact", "r.owner") +
+		" WHERE r.owner = ? AND r.deleted = FALSE AND r.contact > ? ORDER BY r.contact LIMIT ?"
 }
 
 // NewestUploads lists a contact's newest uploads that a viewer may see, newest first, at most

@@ -184,7 +184,7 @@ func (db *DB) lockDevice(ctx context.Context, tx *sqlx.Tx, w DeviceWrite) (*devi
 
 // onDevice ends an INSERT that replaces the rows of known tokens.
 func (d dialect) onDevice() string {
-	return d.onConflict("token", []string{"user_id", "platform", "topic", "environment", "locale", "target", "state", "reason", "registered_at", "dropped_at"})
+	return d.onConflict("devices", "token", []string{"user_id", "platform", "topic", "environment", "locale", "target", "state", "reason", "registered_at", "dropped_at"})
 }
 
 // devicesOf reads the devices of a user. Those that were dropped longest ago come first among those

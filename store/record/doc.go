@@ -1,4 +1,4 @@
-// Package record is the system of record: SQL, either MySQL/MariaDB or an embedded SQLite file, in
+// Package record is the system of record: SQL, which is MySQL/MariaDB, PostgreSQL or an embedded SQLite file, in
 // plain queries. Its rows do not depend on Redis.
 //
 //	table          one row is                     key
@@ -28,8 +28,8 @@
 // Times are milliseconds since the Unix epoch by the database's clock. Every
 // call takes its deadline from its context, Options.Timeout at most. A
 // database that is out of reach answers api.CodeUnavailable: nothing happened.
-// A commit whose answer was lost answers api.CodeUnknownOutcome. Deadlocks and
-// lock waits are retried a bounded number of times.
+// A commit whose answer was lost answers api.CodeUnknownOutcome. Deadlocks,
+// lock waits and serialization failures are retried a bounded number of times.
 //
 // A transaction takes locks in one order: versions, user_settings by user name, then the rest.
 // Every change that also concerns Redis writes rows to the outbox in the same transaction. The

@@ -191,7 +191,7 @@ func (db *DB) EraseAnswers(ctx context.Context, o *Operation, after string) (nex
 		ID    string `db:"id"`
 		Named bool   `db:"named"`
 	}
-	err = db.list(ctx, &page, "SELECT id, INSTR(answer, ?) > 0 AND created_at <= ? AS named FROM idempotency WHERE id > ? ORDER BY id LIMIT ?", owner, o.CreatedAt, after, answersPage)
+	err = db.list(ctx, &page, "SELECT id, "+db.d.position+"(answer, ?) > 0 AND created_at <= ? AS named FROM idempotency WHERE id > ? ORDER BY id LIMIT ?", owner, o.CreatedAt, after, answersPage)
 	if err != nil {
 		return "", 0, err
 	}
@@ -222,9 +222,9 @@ const answersPage, ordersPage = 2000, 5000
 // OpenErasure counts the rows of the outbox that name a user or belong to the operation, and were
 // there when it began or made by it.
 func (db *DB) OpenErasure(ctx context.Context, o *Operation) (n int64, err error) {
-	quoted := `"` + o.Subject + `"`
-	err = db.get(ctx, &n, "SELECT COUNT(*) FROM outbox WHERE kind IN (?, ?, ?, ?, ?, ?, ?) AND (INSTR(payload, ?) > 0"+
-		" OR created_at <= ? AND (kind IN (?, ?, ?, ?) AND subject = ? OR kind IN (?, ?, ?) AND INSTR(payload, ?) > 0))",
+	quoted, named := `"`+o.Subject+`"`, db.d.position+"(payload, ?) > 0"
+	err = db.get(ctx, &n, "SELECT COUNT(*) FROM outbox WHERE kind IN (?, ?, ?, ?, ?, ?, ?) AND ("+named+
+		" OR created_at <= ? AND (kind IN (?, ?, ?, ?) AND subject = ? OR kind IN (?, ?, ?) AND "+named+"))",
 		KindSettings, KindGuard, KindContact, KindUpload, KindRebuild, KindContacts, KindDevices, o.ID, o.CreatedAt,
 		KindSettings, KindContact, KindContacts, KindRebuild, o.Subject, KindContact, KindContacts, KindDevices, quoted)
 	return n, err
@@ -269,7 +269,7 @@ func (db *DB) OrdersOf(ctx context.Context, user string) (n int64, err error) {
 			Rows int    `db:"seen"`
 			Own  int64  `db:"own"`
 		}
-		err := db.get(ctx, &page, "SELECT COALESCE(MAX(reservation), '') AS last, COUNT(*) AS seen, COALESCE(SUM(user_id = ?), 0) AS own"+
+		err := db.get(ctx, &page, "SELECT COALESCE(MAX(reservation), '') AS last, COUNT(*) AS seen, COUNT(CASE WHEN user_id = ? THEN 1 END) AS own"+
 			" FROM (SELECT reservation, user_id FROM orders WHERE reservation > ? ORDER BY reservation LIMIT ?) page", user, after, ordersPage)
 		if err != nil {
 			return 0, err

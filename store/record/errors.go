@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5/pgconn"
 	"modernc.org/sqlite"
 
 	"fanfare/api"
@@ -50,12 +51,30 @@ func away(err error) bool {
 	if errors.As(err, &my) {
 		return slices.Contains(mysqlAway(), my.Number) || string(my.SQLState[:2]) == "08" || contention(err)
 	}
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return postgresAway(pg.Code) || contention(err)
+	}
 	var lite *sqlite.Error
 	if errors.As(err, &lite) {
 		return slices.Contains(sqliteAway(), lite.Code()&0xff)
 	}
 	return false
 }
+
+// postgresAway reports errors after which the same statement may work later: the classes of the connection, which
+// PgBouncer uses for its own refusals, of resources, of an operator who intervenes, and of the system below;
+// read-only; in use; idle or too long in a transaction.
+func postgresAway(code string) bool {
+	switch code[:min(2, len(code))] {
+	case "08", "53", "57", "58":
+		return true
+	}
+	return slices.Contains([]string{readOnlyState, "55006", "25P03", "25P04"}, code)
+}
+
+// readOnlyState is the state of a change that a PostgreSQL server refuses because it takes none.
+const readOnlyState = "25006"
 
 // mysqlAway lists server errors after which the same statement may work later, beside those of class 08 (the
 // connection): out of memory, of disk, of locks or of other resources; too many connections, also of one user, or
@@ -73,6 +92,10 @@ func mysqlAway() []uint16 {
 // the name of the database is wrong, the host or a connection without TLS is not admitted, or the account is locked or
 // its password has expired.
 func Refused(err error) bool {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return errors.As(err, new(*connectError)) && slices.Contains([]string{"28000", "28P01", "3D000", "42501"}, pg.Code)
+	}
 	var my *mysql.MySQLError
 	return errors.As(err, &my) && slices.Contains([]uint16{1044, 1045, 1049, 1130, 1698, 1862, 3118, 3159, 4151}, my.Number)
 }
@@ -82,8 +105,15 @@ func sqliteAway() []int { return []int{5, 6, 7, 8, 9, 10, 13, 14} }
 
 // contention reports whether another transaction was in the way, so that the whole transaction may
 // be run again: a deadlock, a lock wait, a changed record (MariaDB's snapshot isolation), another member's change
-// (group replication), SQLITE_BUSY and SQLITE_LOCKED.
+// (group replication), a serialization failure, SQLITE_BUSY and SQLITE_LOCKED, or a row that is gone.
 func contention(err error) bool {
+	if errors.Is(err, errGone) {
+		return true
+	}
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return slices.Contains([]string{"40001", "40P01", "55P03"}, pg.Code)
+	}
 	var my *mysql.MySQLError
 	if errors.As(err, &my) {
 		return slices.Contains([]uint16{1213, 1205, 1020, 3101}, my.Number)
@@ -102,9 +132,13 @@ func unusable(err error) bool {
 	return errors.Is(err, driver.ErrBadConn) && !errors.As(err, new(*api.Error))
 }
 
-// duplicate reports whether a row with this key exists: ER_DUP_ENTRY, or SQLite's
+// duplicate reports whether a row with this key exists: ER_DUP_ENTRY, unique_violation, or SQLite's
 // constraints on a primary key or a unique index.
 func duplicate(err error) bool {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return pg.Code == "23505"
+	}
 	var my *mysql.MySQLError
 	if errors.As(err, &my) {
 		return my.Number == 1062

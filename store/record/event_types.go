@@ -66,7 +66,7 @@ func (db *DB) putEventType(ctx context.Context, tx *sqlx.Tx, typ, definition str
 	row.Revision++
 	_, err = tx.NamedExecContext(ctx, "INSERT INTO event_types ("+eventTypeColumns+
 		") VALUES (:type, :revision, :definition, :deleted, :created_at, :updated_at)"+
-		db.d.onConflict("type", []string{"revision", "definition", "deleted", "created_at", "updated_at"}), row)
+		db.d.onConflict("event_types", "type", []string{"revision", "definition", "deleted", "created_at", "updated_at"}), row)
 	return row, created, err
 }
 

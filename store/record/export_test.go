@@ -12,6 +12,9 @@ func (db *DB) SQL() *sqlx.DB { return db.sql }
 // NowQuery reads the clock of MySQL, in ms.
 func NowQuery() string { return "SELECT " + mysqlDialect().now }
 
+// PostgresNowQuery reads the clock of PostgreSQL, in ms.
+func PostgresNowQuery() string { return "SELECT " + postgresDialect().now }
+
 // ActivitySelect is the query behind Activities, to examine its plan.
 func (db *DB) ActivitySelect() string { return db.activities.query }
 
@@ -20,7 +23,7 @@ func (db *DB) ActivitySelect() string { return db.activities.query }
 func (db *DB) PageQueries(user string) map[string][]any {
 	return map[string][]any{
 		"SELECT owner FROM contacts" + db.d.whereContactIs(): {user, user},
-		calledSelect():      {user},
+		db.d.calledSelect(): {user},
 		db.d.activityPage(): {user},
 		"SELECT user_id FROM topic_members" + db.d.whereTopicIs(): {user, user},
 		db.d.usersWithState(): {"active", "active"},

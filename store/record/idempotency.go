@@ -2,10 +2,8 @@ package record
 
 import (
 	"context"
-	"database/sql"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	"github.com/jmoiron/sqlx"
@@ -99,11 +97,8 @@ func (db *DB) storedAnswer(ctx context.Context, tx *sqlx.Tx, i api.Idempotency, 
 		Answer string `db:"answer"`
 	}
 	err := tx.GetContext(ctx, &row, "SELECT body_hash, answer FROM idempotency WHERE id = ?", onceID(i))
-	if errors.Is(err, sql.ErrNoRows) {
-		return errors.New("the idempotency record went away between two statements")
-	}
 	if err != nil {
-		return err
+		return inTheWay(err)
 	}
 	if row.Body != hex.EncodeToString(i.Body[:]) {
 		return api.IdempotencyReused()

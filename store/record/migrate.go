@@ -76,13 +76,20 @@ func (db *DB) mendVersions(ctx context.Context) error {
 // minPacket is more than the bytes of any statement that fanfare sends: a batch of browsers has the longest.
 const minPacket = 4 << 20
 
-// checkServer refuses a server that could not take what fanfare writes, however often it is sent. Its binary log
-// needs another format than STATEMENT, which MySQL's manual, "Setting The Binary Log Format", excludes with READ
-// COMMITTED: the lock of the migrations would try in vain for minutes.
+// checkServer refuses a server that could not take what fanfare writes, however often it is sent.
 func (db *DB) checkServer(ctx context.Context) error {
-	if !db.d.mysql {
-		return nil
+	switch {
+	case db.d.mysql:
+		return db.checkMySQL(ctx)
+	case db.d.postgres:
+		return db.checkPostgres(ctx)
 	}
+	return nil
+}
+
+// checkMySQL: the binary log needs another format than STATEMENT, which MySQL's manual, "Setting The Binary Log
+// Format", excludes with READ COMMITTED: the lock of the migrations would try in vain for minutes.
+func (db *DB) checkMySQL(ctx context.Context) error {
 	var server struct{ Statements, Packet int }
 	err := db.get(ctx, &server, "SELECT @@global.log_bin = 1 AND @@global.binlog_format = 'STATEMENT' AS statements, "+
 		"@@global.max_allowed_packet AS packet")
@@ -127,11 +134,17 @@ func (db *DB) provider() (*goose.Provider, error) {
 	return p, nil
 }
 
+// locker is a lock beside a file, or a row of a server, which needs no session: one behind PgBouncer may be another
+// one for each statement.
 func (db *DB) locker() (lock.Locker, error) {
-	if !db.d.mysql {
-		return &fileLocker{path: db.file + "-migrate", log: db.log}, nil
+	options := []lock.TableLockerOption{lock.WithTableLockTimeout(migrateRest, migrateTries), lock.WithTableRetryPolicy(db.tellLock())}
+	switch {
+	case db.d.mysql:
+		return lock.NewMySQLTableLocker(options...)
+	case db.d.postgres:
+		return lock.NewPostgresTableLocker(options...)
 	}
-	return lock.NewMySQLTableLocker(lock.WithTableLockTimeout(migrateRest, migrateTries), lock.WithTableRetryPolicy(db.tellLock()))
+	return &fileLocker{path: db.file + "-migrate", log: db.log}, nil
 }
 
 // tellLock tries to take the lock again whatever the error is, and logs the first error: what it waits for may

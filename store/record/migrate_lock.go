@@ -13,7 +13,7 @@ import (
 )
 
 // fileLocker lets one of several processes migrate an SQLite file. It locks a file beside it, and the
-// system frees the lock of a process that was killed. (goose has a lock only for MySQL.)
+// system frees the lock of a process that was killed. (goose has locks only for servers.)
 type fileLocker struct {
 	path string
 	log  *slog.Logger

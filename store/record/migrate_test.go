@@ -23,7 +23,10 @@ import (
 // eachEmpty runs a test on an empty database of each dialect.
 func eachEmpty(t *testing.T, fn func(t *testing.T, url string)) {
 	t.Helper()
-	for name, empty := range map[string]func(testing.TB) string{"mysql": storetest.EmptyMySQL, "sqlite": storetest.EmptySQLite} {
+	for name, empty := range map[string]func(testing.TB) string{
+		"mysql": storetest.EmptyMySQL, "postgres": storetest.EmptyPostgres, "sqlite": storetest.EmptySQLite,
+		"pgbouncer": func(t testing.TB) string { return storetest.PgBouncer(t, storetest.EmptyPostgres(t)) },
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			fn(t, empty(t))
@@ -149,14 +152,14 @@ func TestMigrateAfterAStarterThatDiedAtItsFirstStep(t *testing.T) {
 func TestMigrationFiles(t *testing.T) {
 	t.Parallel()
 	names := map[string][]string{}
-	for _, dialect := range []string{"mysql", "sqlite"} {
+	for _, dialect := range []string{"mysql", "postgres", "sqlite"} {
 		entries, err := fs.ReadDir(migrations.FS, dialect)
 		storetest.Must(t, err)
 		for _, e := range entries {
 			names[dialect] = append(names[dialect], e.Name())
 		}
 	}
-	if fmt.Sprint(names["mysql"]) != fmt.Sprint(names["sqlite"]) {
+	if fmt.Sprint(names["mysql"]) != fmt.Sprint(names["sqlite"]) || fmt.Sprint(names["mysql"]) != fmt.Sprint(names["postgres"]) {
 		t.Fatalf("the dialects have different steps: %v", names)
 	}
 	for _, name := range names["mysql"] {
@@ -205,18 +208,35 @@ func TestMigrateTellsWhatItWaitsFor(t *testing.T) {
 		storetest.Must(t, syscall.Flock(int(file.Fd()), syscall.LOCK_EX))
 		tells(t, url, "another process")
 	})
-	t.Run("AnotherProcessOnMySQL", func(t *testing.T) {
+	for name, server := range map[string]struct {
+		url        func(testing.TB) string
+		when, hour string
+	}{
+		"AnotherProcessOnMySQL":    {storetest.EmptyMySQL, "DATETIME(6)", "INTERVAL 1 HOUR"},
+		"AnotherProcessOnPostgres": {storetest.EmptyPostgres, "TIMESTAMPTZ", "INTERVAL '1 hour'"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := server.url(t)
+			root := mustOpen(t, record.Options{URL: url})
+			for _, statement := range []string{
+				strings.ReplaceAll("CREATE TABLE goose_lock (lock_id BIGINT NOT NULL PRIMARY KEY, locked BOOLEAN NOT NULL DEFAULT FALSE, locked_at WHEN NULL,"+
+					" locked_by TEXT NULL, lease_expires_at WHEN NULL, updated_at WHEN NULL)", "WHEN", server.when),
+				fmt.Sprintf("INSERT INTO goose_lock VALUES (%d, TRUE, NOW(), 'another', NOW() + %s, NOW())", lock.DefaultLockID, server.hour),
+			} {
+				_, err := root.SQL().ExecContext(t.Context(), statement)
+				storetest.Must(t, err)
+			}
+			tells(t, url, "another process")
+		})
+	}
+	t.Run("AMissingRightOnPostgres", func(t *testing.T) {
 		t.Parallel()
-		url := storetest.EmptyMySQL(t)
-		root := mustOpen(t, record.Options{URL: url})
-		for _, statement := range []string{
-			"CREATE TABLE goose_lock (lock_id BIGINT NOT NULL PRIMARY KEY, locked BOOLEAN NOT NULL DEFAULT 0, locked_at DATETIME(6) NULL," +
-				" locked_by TEXT NULL, lease_expires_at DATETIME(6) NULL, updated_at DATETIME(6) NULL)",
-			fmt.Sprintf("INSERT INTO goose_lock VALUES (%d, TRUE, NOW(6), 'another', NOW(6) + INTERVAL 1 HOUR, NOW(6))", lock.DefaultLockID),
-		} {
-			_, err := root.SQL().ExecContext(t.Context(), statement)
-			storetest.Must(t, err)
-		}
-		tells(t, url, "another process")
+		server := storetest.PrivatePostgres(t)
+		url := mustLimitPostgres(t, server)
+		setup(t, url)
+		server.Exec("DELETE FROM goose_db_version WHERE version_id > 0")
+		server.Exec("REVOKE UPDATE ON goose_lock FROM app")
+		tells(t, url, "denied")
 	})
 }

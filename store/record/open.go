@@ -17,7 +17,7 @@ import (
 
 // Options says which database to use, and how long to wait for it. Only URL is needed.
 type Options struct {
-	// URL is sqlite:<file> or mysql://user:password@host:port/name.
+	// URL is sqlite:<file>, mysql://user:password@host:port/name or postgres://user:password@host:port/name.
 	URL string
 	// Logger receives retries; nil: nothing is logged.
 	Logger *slog.Logger
@@ -31,7 +31,7 @@ const (
 	defaultTimeout = 5 * time.Second
 	dialTimeout    = 2 * time.Second
 	idleTime       = 5 * time.Minute
-	// lifetime is how long a connection to MySQL is used: so long reads may come from a server that is no longer
+	// lifetime is how long a connection to a server is used: so long reads may come from a server that is no longer
 	// behind its address.
 	lifetime = 20 * time.Second
 	// lockWait is how long one statement waits for another transaction's lock
@@ -52,7 +52,7 @@ type DB struct {
 	log     *slog.Logger
 	timeout time.Duration
 	// writer lets one transaction of this process at a time into SQLite, so
-	// that waiting for a turn respects deadlines; nil for MySQL.
+	// that waiting for a turn respects deadlines; nil for a server.
 	writer chan struct{}
 	// large has a slot for each batch of this process that may be written at once, so that a small
 	// write does not wait for all batches that came before it.
@@ -75,26 +75,30 @@ func Open(_ context.Context, o Options) (*DB, error) {
 	pool.SetMaxIdleConns(o.MaxOpen)
 	pool.SetConnMaxIdleTime(idleTime)
 	db.sql = sqlx.NewDb(pool, db.d.driver)
-	db.activities.query = db.d.activitySelect(db.d.names.from)
+	db.activities.query, db.activities.unstable = db.d.activitySelect(db.d.names.from), db.d.postgres
 	return db, nil
 }
 
 func (db *DB) pool(o Options) (*sql.DB, error) {
-	file, server, err := parseURL(o.URL)
+	named, err := parseURL(o.URL)
 	if err != nil {
 		return nil, fmt.Errorf("database URL: %w", err)
 	}
-	if server != nil {
+	switch {
+	case named.mysql != nil:
 		db.d = mysqlDialect()
-		return mysqlPool(server, o.Timeout)
+		return mysqlPool(named.mysql, o.Timeout)
+	case named.postgres != nil:
+		db.d = postgresDialect()
+		return postgresPool(named.postgres, o.Timeout), nil
 	}
-	db.d, db.file = sqliteDialect(), file
+	db.d, db.file = sqliteDialect(), named.file
 	db.writer, db.large = make(chan struct{}, 1), make(chan struct{}, 1)
-	return sqlitePool(file)
+	return sqlitePool(named.file)
 }
 
 // Embedded reports whether the record is an SQLite file.
-func (db *DB) Embedded() bool { return !db.d.mysql }
+func (db *DB) Embedded() bool { return db.file != "" }
 
 // Close waits for running queries and ends all connections.
 func (db *DB) Close() error { return db.sql.Close() }

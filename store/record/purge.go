@@ -115,11 +115,15 @@ func (db *DB) deleteOld(ctx context.Context, table, key, selection string, args 
 	return true, nil
 }
 
-// deleteSome deletes as many of a selection's first rows as its last argument says.
+// deleteSome deletes as many of a selection's first rows as its last argument says. PostgreSQL locks the rows before
+// it deletes them, and leaves those out that a change has taken out of the selection in the meantime.
 func (d dialect) deleteSome(table, key, selection string) string {
 	some := " FROM " + table + " WHERE " + selection + " LIMIT ?"
-	if d.mysql {
+	switch {
+	case d.mysql:
 		return "DELETE" + some
+	case d.postgres:
+		return "DELETE FROM " + table + " WHERE ctid = ANY(ARRAY(SELECT ctid" + some + d.forUpdate + "))"
 	}
 	return "DELETE FROM " + table + " WHERE (" + key + ") IN (SELECT " + key + some + ")"
 }

@@ -23,6 +23,10 @@ const maxTries = 10
 // errUnchanged ends a transaction that found nothing to do: it is rolled back, and inTx returns nil.
 var errUnchanged = errors.New("nothing to change")
 
+// errGone says that a row was in the way of an INSERT, and is not there any more. PostgreSQL does not lock such a row.
+// The transaction is run again.
+var errGone = errors.New("a row that was in the way of an INSERT is gone")
+
 // get reads one row; sql.ErrNoRows when there is none.
 func (db *DB) get(ctx context.Context, dest any, query string, args ...any) error {
 	return db.read(ctx, query, func(ctx context.Context) error {
@@ -165,10 +169,32 @@ func (db *DB) unlockWriter() {
 	}
 }
 
-// statement is a query that is prepared once on each connection that runs it.
+// inTheWay reads the error of a query for the row that was in the way of an INSERT: without it there is errGone.
+func inTheWay(err error) error {
+	if errors.Is(err, sql.ErrNoRows) {
+		return errGone
+	}
+	return err
+}
+
+// statement is a query that is prepared once on each connection that runs it, unless the connection may be another one
+// a moment later, as behind PgBouncer.
 type statement struct {
-	query string
-	made  atomic.Pointer[sql.Stmt]
+	query    string
+	unstable bool
+	made     atomic.Pointer[sql.Stmt]
+}
+
+// rows runs the query.
+func (s *statement) rows(ctx context.Context, pool *sqlx.DB, args ...any) (*sql.Rows, error) {
+	if s.unstable {
+		return pool.QueryContext(ctx, s.query, args...)
+	}
+	made, err := s.on(ctx, pool) //nolint:sqlclosecheck // it is kept for all readers
+	if err != nil {
+		return nil, err
+	}
+	return made.QueryContext(ctx, args...)
 }
 
 // on returns the statement. It is prepared at its first use, because the database need not be up

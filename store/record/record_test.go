@@ -14,7 +14,7 @@ import (
 // eachRecord runs a test on a fresh, migrated record of each dialect.
 func eachRecord(t *testing.T, fn func(t *testing.T, db *record.DB)) {
 	t.Helper()
-	storetest.EachSQL(t, func(t *testing.T, url string) { fn(t, setup(t, url)) })
+	storetest.EachDialect(t, func(t *testing.T, url string) { fn(t, setup(t, url)) })
 }
 
 func setup(t testing.TB, url string) *record.DB {
@@ -47,7 +47,7 @@ func token(i int) string { return fmt.Sprintf("%064x", i) }
 
 func TestOpen(t *testing.T) {
 	t.Parallel()
-	for _, url := range []string{"", "sqlite:", "postgres://x/y", "mysql://", "mysql://u:hush@h:1", "mysql://u:hush@h:notaport/x"} {
+	for _, url := range []string{"", "sqlite:", "postgres://x/y", "postgres://u:hush@h:1", "postgres://u:hush@h:notaport/x", "mysql://", "mysql://u:hush@h:1", "mysql://u:hush@h:notaport/x"} {
 		t.Run("Refuses "+url, func(t *testing.T) {
 			t.Parallel()
 			_, err := record.Open(t.Context(), record.Options{URL: url})

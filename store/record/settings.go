@@ -71,7 +71,7 @@ func (w settingsWrite) outbox() []OutboxRow {
 // lockSettings takes the users' row locks in the order of their names and
 // raises their versions. It also reads the database's clock.
 func (db *DB) lockSettings(ctx context.Context, tx *sqlx.Tx, users []string) ([]UserVersion, int64, error) {
-	if err := lockRows(ctx, tx, users, db.firstVersion(), db.d.onConflict("user_id", nil, "version")); err != nil {
+	if err := lockRows(ctx, tx, users, db.firstVersion(), db.d.onConflict("user_settings", "user_id", nil, "version")); err != nil {
 		return nil, 0, err
 	}
 	var found []struct {
@@ -92,7 +92,7 @@ func (db *DB) lockSettings(ctx context.Context, tx *sqlx.Tx, users []string) ([]
 // lockUsers takes the users' row locks in the order of their names and leaves their versions as
 // they are.
 func (db *DB) lockUsers(ctx context.Context, tx *sqlx.Tx, users []string) error {
-	return lockRows(ctx, tx, users, db.firstVersion(), db.d.onConflict("user_id", []string{"user_id"}))
+	return lockRows(ctx, tx, users, db.firstVersion(), db.d.onConflict("user_settings", "user_id", []string{"user_id"}))
 }
 
 // firstVersion is a new row of user_settings. Its version begins with the database's clock in ms, so
@@ -122,7 +122,7 @@ func (db *DB) PutOptOut(ctx context.Context, user, typ string) (Change, error) {
 			All  int `db:"everything"`
 			This int `db:"this"`
 		}
-		err := tx.GetContext(ctx, &have, "SELECT COUNT(*) AS everything, COALESCE(SUM(type = ?), 0) AS this FROM opt_outs WHERE user_id = ?", typ, user)
+		err := tx.GetContext(ctx, &have, "SELECT COUNT(*) AS everything, COUNT(CASE WHEN type = ? THEN 1 END) AS this FROM opt_outs WHERE user_id = ?", typ, user)
 		switch {
 		case err != nil:
 			return err
@@ -177,7 +177,7 @@ func (db *DB) putMute(ctx context.Context, tx *sqlx.Tx, m muteRow, now int64) er
 		return api.Invalid("object", "max", "would be one more than the %d mutes a user may have", api.MaxMutes)
 	}
 	_, err = tx.ExecContext(ctx, "INSERT INTO mutes (user_id, object, until, created_at) VALUES (?, ?, ?, ?)"+
-		db.d.onConflict("user_id, object", []string{"until", "created_at"}), m.User, m.Object, m.Until, now)
+		db.d.onConflict("mutes", "user_id, object", []string{"until", "created_at"}), m.User, m.Object, m.Until, now)
 	return err
 }
 

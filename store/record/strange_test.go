@@ -21,7 +21,7 @@ import (
 // be in plain text because of a misspelt option.
 func TestURLsOfDatabases(t *testing.T) {
 	t.Parallel()
-	const server = "mysql://u:secret@127.0.0.1:3306/ff"
+	const server, postgres = "mysql://u:secret@127.0.0.1:3306/ff", "postgres://u:secret@127.0.0.1:5432/ff"
 	for raw, want := range map[string]string{
 		server: "", server + "?tls=true": "", server + "?tls=false": "", server + "?tls=skip-verify": "", server + "?tls=preferred": "", "sqlite:x.db": "",
 		"mysql://u@[::1]/ff": "", "mysql://u@db/ff": "", "mysql://u@[::1]:3307/ff": "",
@@ -29,7 +29,13 @@ func TestURLsOfDatabases(t *testing.T) {
 		server + "?useSSL=true&requireSSL=true": "requireSSL", server + "?tls=true&charset=utf8": "charset", server + "?tls=true&tls=false": "tls", server + "?parseTime=true": "parseTime",
 		server + "#tls=true": "#", server + "?tls=true#x": "#", server + ";tls=true": "name", server + "/tls=true": "name", server + "%3Ftls=true": "name",
 		server + "?tls=REQUIRED": "REQUIRED", server + "?tls=": "tls", server + "?tls=1": `"1"`, server + "?%zz": "options", "mysql://root@h/db?tls=REQUIRED": `"REQUIRED"`,
-		"sqlite:x.db?mode=ro": "no options", "sqlite:": "file", "": "want", "postgres://u@h/x": "want", "mysql://u:secret@h": "want", "mysql:///x": "want", "mysql://u:secret@:3306/x": "want",
+		postgres: "", postgres + "?sslmode=require": "", postgres + "?sslmode=verify-full": "", postgres + "?sslmode=disable": "", "postgresql://u@db/ff": "", "postgres://u@[::1]/ff": "",
+		postgres + "?sslmode=require&channel_binding=require": "", postgres + "?sslmode=REQUIRED": `"REQUIRED"`, postgres + "?ssl=true": "ssl", postgres + "?tls=true": "tls",
+		postgres + "?sslmode=verify-full&sslrootcert=/no/such%20file": "/no/such file", postgres + "?sslcert=x": "sslcert", postgres + "?channel_binding=yes": "channel_binding",
+		postgres + "?options=-c%20jit=off": "options", postgres + "?application_name=x": "application_name", postgres + "?host=/tmp": "host", postgres + "?sslmode=require&sslmode=disable": "sslmode",
+		postgres + "?default_query_exec_mode=cache_statement": "default_query_exec_mode", "postgres://h/x": "user", "postgres://u:secret@h": "want", "postgres://u:secret@h1,h2/x": "several hosts",
+		"postgres://u:secret@h:0/x": "port", postgres + "#sslmode=require": "#", "postgres:///x": "want", "postgres://u:secret@%2Ftmp/x": "want",
+		"sqlite:x.db?mode=ro": "no options", "sqlite:": "file", "": "want", "oracle://u@h/x": "want", "mysql://u:secret@h": "want", "mysql:///x": "want", "mysql://u:secret@:3306/x": "want",
 		"mysql://u:secret@h1,h2/x": "several hosts", "mysql://u:secret@h1:3306,h2:3306/x": "several hosts", "mysql://u:secret@h:99999/x": "port", "mysql://u:secret@h:0/x": "port",
 		"sqlite::memory:": "memory", "sqlite://x.db": "without //",
 	} {

@@ -112,9 +112,9 @@ func removeMembers(ctx context.Context, tx *sqlx.Tx, topic string, users []strin
 // wantOpen refuses a topic that is not open. The lock makes a call that closes the topic wait, so
 // that no user joins by themselves after it was answered.
 func (db *DB) wantOpen(ctx context.Context, tx *sqlx.Tx, topic string) error {
-	var open bool
-	err := tx.GetContext(ctx, &open, "SELECT COUNT(*) FROM open_topics WHERE topic = ?"+db.d.forShare, topic)
-	if err == nil && !open {
+	var open []string
+	err := tx.SelectContext(ctx, &open, "SELECT topic FROM open_topics WHERE topic = ?"+db.d.forShare, topic)
+	if err == nil && len(open) == 0 {
 		err = api.Errorf(api.CodeForbidden, "users may join this topic only through the backend")
 	}
 	return err

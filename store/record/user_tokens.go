@@ -94,9 +94,9 @@ func (db *DB) RevokeTokens(ctx context.Context, user string, second int64, once 
 func (db *DB) revoke(ctx context.Context, tx *sqlx.Tx, user string, second int64) error {
 	// Where a clock was set back, a token that was made since may be a second newer than the
 	// last revocation.
-	upTo := db.d.inserted("up_to")
+	upTo, had := db.d.inserted("up_to"), "token_revocations.up_to"
 	_, err := tx.ExecContext(ctx, "INSERT INTO token_revocations (user_id, up_to, version) SELECT ?, ?, version FROM versions WHERE name = ?"+
-		db.d.onConflict("user_id", []string{"version"})+", up_to = "+db.d.greatest+"("+upTo+", up_to + ("+upTo+" < up_to))",
+		db.d.onConflict("token_revocations", "user_id", []string{"version"})+", up_to = CASE WHEN "+upTo+" < "+had+" THEN "+had+" + 1 ELSE "+upTo+" END",
 		user, second, VersionUserTokens)
 	return err
 }

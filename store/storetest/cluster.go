@@ -70,7 +70,7 @@ func mustStartShared(t testing.TB) *RedisCluster {
 	for range masters {
 		dir := mustTempDir(t, "fanfare-cluster-")
 		node := &RedisServer{t: t, port: FreePort(t), dir: dir, args: clusterArgs(FreePort(t))}
-		if err := launchForBinary(dir, mustFind(t, "redis-server"), node.arguments()...); err != nil {
+		if err := launchForBinary(dir, "KILL", mustFind(t, "redis-server"), node.arguments()...); err != nil {
 			t.Fatal(err)
 		}
 		node.exited = make(chan struct{})

@@ -29,14 +29,14 @@ func launch(cmd *exec.Cmd) (exited chan struct{}, err error) {
 	return exited, <-started
 }
 
-// guardian runs a server until its standard input ends, and then removes the server's directory.
+// guardian runs a server until its standard input ends, and then ends it by a signal and removes its directory.
 // The input ends with the test binary, however that ends.
-const guardian = `dir=$1; shift; "$@" </dev/null >/dev/null 2>&1 & pid=$!; read -r _; kill -9 $pid; wait; rm -rf "$dir"`
+const guardian = `dir=$1 signal=$2; shift 2; "$@" </dev/null >/dev/null 2>&1 & pid=$!; read -r _; kill -$signal $pid; wait; rm -rf "$dir"`
 
-// launchForBinary starts a server that all tests of this binary share. dir is removed with the
-// server.
-func launchForBinary(dir string, program string, args ...string) error {
-	cmd := exec.Command("/bin/sh", append([]string{"-c", guardian, "guardian", dir, program}, args...)...)
+// launchForBinary starts a server that all tests of this binary share. It ends by the signal, and dir is removed
+// with it.
+func launchForBinary(dir, signal, program string, args ...string) error {
+	cmd := exec.Command("/bin/sh", append([]string{"-c", guardian, "guardian", dir, signal, program}, args...)...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	lifeline, err := cmd.StdinPipe()
 	if err != nil {

@@ -92,8 +92,8 @@ func mustMySQL(t testing.TB, statements string) string {
 	return strings.TrimSuffix(server, "/") + "/" + name
 }
 
-// EachSQL runs a test on both kinds of database, as parallel subtests "mysql"
-// and "sqlite".
+// EachSQL runs a test on two kinds of database, as parallel subtests "mysql"
+// and "sqlite". EachDialect has the third.
 func EachSQL(t *testing.T, fn func(t *testing.T, url string)) {
 	t.Helper()
 	t.Run("mysql", func(t *testing.T) {
@@ -160,7 +160,7 @@ func mustStartMySQL(t testing.TB) string {
 		t.Fatal(err)
 	}
 	args := append(mysqlArgs(dir), "--port="+strconv.Itoa(port), "--init-file="+init)
-	if err := launchForBinary(dir, mustFind(t, "mariadbd", "mysqld"), args...); err != nil {
+	if err := launchForBinary(dir, "KILL", mustFind(t, "mariadbd", "mysqld"), args...); err != nil {
 		t.Fatal(err)
 	}
 	server := fmt.Sprintf("mysql://fanfare:%s@127.0.0.1:%d/", password, port)

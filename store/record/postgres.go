@@ -1,0 +1,121 @@
+package record
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/jmoiron/sqlx"
+)
+
+// postgresPool opens connections of which nothing is kept from one transaction to the next, because PgBouncer in
+// transaction mode may give each of them to another session of the server: no SET, and no statement that was prepared.
+// A query and its values go in one message and one round trip (QueryExecModeExec).
+func postgresPool(c *pgx.ConnConfig, timeout time.Duration) *sql.DB {
+	c.ConnectTimeout = min(dialTimeout, timeout)
+	c.DialFunc = (&net.Dialer{Timeout: c.ConnectTimeout}).DialContext
+	c.DefaultQueryExecMode = pgx.QueryExecModeExec
+	c.StatementCacheCapacity, c.DescriptionCacheCapacity = 0, 0
+	pool := sql.OpenDB(&postgresConnector{stdlib.GetConnector(*c)})
+	pool.SetConnMaxLifetime(lifetime)
+	return pool
+}
+
+// postgresConnector opens connections that number the placeholders of queries.
+type postgresConnector struct{ driver.Connector }
+
+// Connect opens one connection.
+func (c *postgresConnector) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, &connectError{err}
+	}
+	return &postgresConn{Conn: conn.(*stdlib.Conn)}, nil
+}
+
+// postgresConn is a connection to PostgreSQL that is given up when the server takes no changes: after a fail-over
+// behind its address the next one leads to the new primary.
+type postgresConn struct {
+	*stdlib.Conn
+	useless bool
+}
+
+// IsValid reports whether the pool may keep the connection.
+func (c *postgresConn) IsValid() bool { return !c.useless && !c.Conn.Conn().IsClosed() }
+
+// ExecContext runs a statement.
+func (c *postgresConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	alone := c.alone()
+	res, err := c.Conn.ExecContext(ctx, sqlx.Rebind(sqlx.DOLLAR, query), args)
+	return res, c.judge(ctx, err, alone)
+}
+
+// QueryContext runs a query.
+func (c *postgresConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	alone := c.alone()
+	rows, err := c.Conn.QueryContext(ctx, sqlx.Rebind(sqlx.DOLLAR, query), args)
+	return rows, c.judge(ctx, err, alone)
+}
+
+// BeginTx begins a transaction in READ COMMITTED, whatever the server's default is: the settings cache needs a query
+// to see what was committed before it began. When it fails, nothing was done.
+func (c *postgresConn) BeginTx(ctx context.Context, o driver.TxOptions) (driver.Tx, error) {
+	o.Isolation = driver.IsolationLevel(sql.LevelReadCommitted)
+	tx, err := c.Conn.BeginTx(ctx, o)
+	if err != nil && ctx.Err() == nil {
+		return nil, c.giveUp(err)
+	}
+	return tx, err
+}
+
+// alone reports whether the connection is in no transaction, so that the next statement is one by itself.
+func (c *postgresConn) alone() bool { return c.Conn.Conn().PgConn().TxStatus() == 'I' }
+
+// judge gives the connection up if err says that the server takes no changes, or if it had cut the connection when a
+// statement alone came, as a server does that restarts: such a statement may run twice (exec).
+func (c *postgresConn) judge(ctx context.Context, err error, alone bool) error {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && pg.Code == readOnlyState || err != nil && alone && ctx.Err() == nil && c.Conn.Conn().IsClosed() {
+		return c.giveUp(err)
+	}
+	return err
+}
+
+// giveUp makes the pool close the connection.
+func (c *postgresConn) giveUp(err error) error {
+	c.useless = true
+	return fmt.Errorf("%w: %w", driver.ErrBadConn, err)
+}
+
+// leastPostgres is the oldest version that fanfare runs on, as the server counts them.
+const leastPostgres = 14_00_00
+
+// checkPostgres refuses a server that is too old, and a database that cannot hold every text. It warns of a server
+// that answers before a change is on its disk.
+func (db *DB) checkPostgres(ctx context.Context) error {
+	var server struct {
+		Version          int
+		Number, Encoding string
+		Commits          string
+	}
+	err := db.get(ctx, &server, "SELECT CAST(current_setting('server_version_num') AS INTEGER) AS version, current_setting('server_version') AS number, "+
+		"current_setting('server_encoding') AS encoding, current_setting('synchronous_commit') AS commits")
+	switch {
+	case err != nil:
+		return err
+	case server.Version < leastPostgres:
+		return fmt.Errorf("the server is PostgreSQL %s; fanfare needs 14 or newer", server.Number)
+	case server.Encoding != "UTF8":
+		return fmt.Errorf("the database's encoding is %s; fanfare needs UTF8", server.Encoding)
+	case server.Commits == "off":
+		db.log.Warn("the database answers before a change is on its disk: synchronous_commit is off")
+	}
+	return nil
+}

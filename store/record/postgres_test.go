@@ -1,0 +1,437 @@
+package record_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"fanfare/api"
+	"fanfare/store/record"
+	"fanfare/store/storetest"
+)
+
+// mustLimitPostgres makes a user who owns the database and has no rights beside it, and is the URL for that user.
+func mustLimitPostgres(t testing.TB, server *storetest.PostgresServer) string {
+	t.Helper()
+	server.Exec("CREATE ROLE app LOGIN PASSWORD 'app'")
+	server.Exec("ALTER DATABASE fanfare OWNER TO app")
+	return mustBe(t, server, "app", "app")
+}
+
+// mustBe is the URL of a server's database for another user.
+func mustBe(t testing.TB, server *storetest.PostgresServer, user, password string) string {
+	t.Helper()
+	u, err := url.Parse(server.URL())
+	storetest.Must(t, err)
+	u.User = url.UserPassword(user, password)
+	return u.String()
+}
+
+// Failure table: the database switches over behind its address. Connections to the old primary, which takes no writes,
+// are not used for another one; writes go to the new primary at once, reads within the life of a connection.
+func TestPostgresSwitchesOverBehindItsAddress(t *testing.T) {
+	t.Parallel()
+	pair := storetest.NewPostgresPair(t)
+	db := setup(t, pair.URL())
+	write := func(ctx context.Context, i int) error {
+		_, err := db.PutOptOut(ctx, fmt.Sprint("user", i), "x")
+		return err
+	}
+	for range 2 {
+		storetest.AtOnce(t, 30, write)
+		pair.Demote()
+		storetest.Eventually(t, 30*time.Second, "the old primary answers, and is found to be read-only", func() bool {
+			_, err := db.Ping(t.Context())
+			return errors.Is(err, record.ErrReadOnly)
+		})
+		storetest.AtOnce(t, 30, func(ctx context.Context, i int) error { // so that the pool has many connections to it
+			_, err := db.Settings(ctx, fmt.Sprint("user", i))
+			return err
+		})
+		storetest.WantCode(t, write(t.Context(), 0), api.CodeUnavailable)
+		pair.Redirect()
+		storetest.AtOnce(t, 30, write)
+		storetest.Must(t, db.DeleteOutbox(t.Context(), "x"))
+		storetest.Eventually(t, 30*time.Second, "no connection leads to the old primary", func() bool {
+			_, err := db.Ping(t.Context())
+			return err == nil
+		})
+	}
+}
+
+// A server that restarts costs the calls that it is in the way of, and no others: connections that it cut are not used.
+func TestPostgresRestarts(t *testing.T) {
+	t.Parallel()
+	server := storetest.PrivatePostgres(t)
+	db := setup(t, server.URL())
+	write := func(ctx context.Context, i int) error {
+		_, err := db.PutOptOut(ctx, fmt.Sprint("user", i), "x")
+		return err
+	}
+	for range 2 {
+		storetest.AtOnce(t, 30, write)
+		server.Restart()
+		storetest.AtOnce(t, 30, write)
+	}
+	if n := mustCount(t, db, "opt_outs"); n != 30 {
+		t.Errorf("%d of 30 rows are there", n)
+	}
+}
+
+// Whatever a database sets for its sessions, its clock is right, what was answered is there, and writes of the same
+// thing do not hinder each other.
+func TestStrangeDefaultsOfPostgres(t *testing.T) {
+	t.Parallel()
+	server := storetest.PrivatePostgres(t)
+	for name, settings := range map[string][]string{
+		"zone":   {"timezone = 'Europe/Berlin'", "datestyle = 'German'", "intervalstyle = 'sql_standard'"},
+		"levels": {"default_transaction_isolation = 'serializable'", "default_transaction_deferrable = on"},
+		"repeat": {"default_transaction_isolation = 'repeatable read'"},
+		"texts": {"standard_conforming_strings = off", "client_encoding = 'LATIN1'", "bytea_output = 'escape'", "quote_all_identifiers = on", "transform_null_equals = on",
+			"escape_string_warning = on", "lc_messages = 'C'", "array_nulls = off"},
+		"plans": {"enable_indexscan = off", "plan_cache_mode = 'force_generic_plan'", "jit_above_cost = 0", "join_collapse_limit = 1"},
+		"path":  {"search_path = 'other'"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server.Exec("CREATE DATABASE " + name + " TEMPLATE template0")
+			at := strings.TrimSuffix(server.URL(), "fanfare") + name
+			mustExec(t, at, "CREATE SCHEMA other")
+			for _, setting := range settings {
+				server.Exec("ALTER DATABASE " + name + " SET " + setting)
+			}
+			db, other := setup(t, at), mustOpen(t, record.Options{URL: at})
+			for _, user := range []string{"alice", "bob", "carol"} {
+				_, err := db.PutOptOut(t.Context(), user, "it.is-a:b")
+				storetest.Must(t, err)
+			}
+			title := "Grüße 🎉 \\' \x00 \u2028"
+			_, _, err := db.PutEventType(t.Context(), "x", &api.EventTypeRequest{Title: title}, api.Match{})
+			storetest.Must(t, err)
+			storetest.AtOnce(t, 20, func(ctx context.Context, _ int) error { _, err := db.PutOptOut(ctx, "dora", "x"); return err })
+			s, err := other.Settings(t.Context(), "alice")
+			if err != nil || len(s.OptOuts) != 1 || s.OptOuts[0] != "it.is-a:b" {
+				t.Errorf("another connection reads %+v %v", s, err)
+			}
+			if typ, err := other.EventType(t.Context(), "x"); err != nil || typ.Title != title {
+				t.Errorf("the title is %+v %v", typ, err)
+			}
+			var clock int64
+			storetest.Must(t, db.SQL().GetContext(t.Context(), &clock, record.PostgresNowQuery()))
+			if ahead := time.UnixMilli(clock).Sub(time.Now()).Abs(); ahead > time.Minute {
+				t.Errorf("its clock is %v off", ahead)
+			}
+			mustPutContact(t, db, "alice", "bob", "friend")
+			wantActivities(t, db, record.ActivityQuery{Viewer: "alice", Contacts: []string{"bob", "carol"}}, "bob -")
+		})
+	}
+}
+
+func mustExec(t testing.TB, url, statement string) {
+	t.Helper()
+	_, err := mustOpen(t, record.Options{URL: url}).SQL().ExecContext(t.Context(), statement)
+	storetest.Must(t, err)
+}
+
+// Names are told apart and ordered by their bytes, whatever the database's collation is.
+func TestPostgresComparesBytes(t *testing.T) {
+	t.Parallel()
+	db := setup(t, storetest.Postgres(t))
+	var before bool
+	storetest.Must(t, db.SQL().GetContext(t.Context(), &before, "SELECT 'a' < 'B'"))
+	if !before {
+		t.Fatal("the database compares bytes by itself: this test shows nothing")
+	}
+	var others []string
+	storetest.Must(t, db.SQL().SelectContext(t.Context(), &others, "SELECT table_name || '.' || column_name FROM information_schema.columns"+
+		" WHERE table_schema = 'public' AND data_type = 'text' AND table_name NOT LIKE 'goose%' AND COALESCE(collation_name, '') <> 'C'"))
+	if len(others) != 0 {
+		t.Errorf("these columns have another collation: %v", others)
+	}
+}
+
+// A database that refuses changes is told apart from one that works, and changes are unavailable.
+func TestPostgresIsReadOnly(t *testing.T) {
+	t.Parallel()
+	server := storetest.PrivatePostgres(t)
+	db := setup(t, server.URL())
+	server.Exec("ALTER DATABASE fanfare SET default_transaction_read_only = on")
+	app := mustOpen(t, record.Options{URL: server.URL()})
+	if _, err := app.Ping(t.Context()); !errors.Is(err, record.ErrReadOnly) {
+		t.Errorf("ping: %v", err)
+	}
+	_, err := app.PutOptOut(t.Context(), "alice", "x")
+	storetest.WantCode(t, err, api.CodeUnavailable)
+	storetest.WantCode(t, app.DeleteOutbox(t.Context(), "x"), api.CodeUnavailable)
+	_, err = app.Settings(t.Context(), "alice")
+	storetest.Must(t, err)
+	_, err = db.SQL().ExecContext(t.Context(), "ALTER DATABASE fanfare RESET default_transaction_read_only")
+	storetest.Must(t, err)
+	_, err = app.PutOptOut(t.Context(), "alice", "x") // on a new connection
+	storetest.Must(t, err)
+}
+
+// A user who may have few connections, and whatever else the server refuses for now, is "unavailable" and may be
+// tried again.
+func TestRefusalsOfPostgres(t *testing.T) {
+	t.Parallel()
+	server := storetest.PrivatePostgres(t)
+	db := setup(t, server.URL())
+	server.Exec("CREATE ROLE few LOGIN PASSWORD 'few' CONNECTION LIMIT 3")
+	server.Exec("GRANT ALL ON ALL TABLES IN SCHEMA public TO few")
+	few := mustOpen(t, record.Options{URL: mustBe(t, server, "few", "few")})
+	refused := make(chan error, 40)
+	storetest.AtOnce(t, 40, func(ctx context.Context, i int) error {
+		_, err := few.PutOptOut(ctx, fmt.Sprint("user", i), "x")
+		refused <- err
+		return nil
+	})
+	for range 40 {
+		if err := <-refused; err != nil && api.CodeOf(err) != api.CodeUnavailable {
+			t.Errorf("%v: %v", api.CodeOf(err), err)
+		}
+	}
+	server.Exec("CREATE FUNCTION refuse() RETURNS TRIGGER LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = NEW.type; END $$")
+	server.Exec("CREATE TRIGGER refuse BEFORE INSERT ON opt_outs FOR EACH ROW EXECUTE FUNCTION refuse()")
+	for _, state := range []string{
+		"08000", "08003", "08006", "08P01", "53000", "53100", "53200", "53300", "53400", "55006", "55P03", "57014", "57P01", "57P02", "57P03", "57P05", "58000", "58030",
+		"25006", "25P03", "40001", "40P01",
+	} {
+		_, err := db.PutOptOut(t.Context(), "dora", state)
+		if api.CodeOf(err) != api.CodeUnavailable {
+			t.Errorf("%s: %s %v", state, api.CodeOf(err), err)
+		}
+	}
+	for _, state := range []string{"22001", "42501", "XX001"} { // these will never do
+		_, err := db.PutOptOut(t.Context(), "dora", state)
+		if err == nil || api.Passing(err) {
+			t.Errorf("%s: %s %v", state, api.CodeOf(err), err)
+		}
+	}
+}
+
+// A server that will not admit this user, however often it is asked, is told from one that is away.
+func TestUsersThatPostgresRefuses(t *testing.T) {
+	t.Parallel()
+	server := storetest.PrivatePostgres(t)
+	server.Exec("REVOKE CONNECT ON DATABASE fanfare FROM PUBLIC")
+	for user, how := range map[string]string{"other": "LOGIN PASSWORD 'y'", "nologin": "NOLOGIN PASSWORD 'x'", "late": "LOGIN PASSWORD 'x' VALID UNTIL '2000-01-01'", "stranger": "LOGIN PASSWORD 'x'"} {
+		server.Exec("CREATE ROLE " + user + " " + how)
+		if _, err := mustOpen(t, record.Options{URL: mustBe(t, server, user, "x")}).Ping(t.Context()); !record.Refused(err) {
+			t.Errorf("%s: %v", user, err)
+		}
+	}
+	for _, at := range []string{server.URL() + "x", mustBe(t, server, "nobody", "x")} {
+		if _, err := mustOpen(t, record.Options{URL: at}).Ping(t.Context()); !record.Refused(err) {
+			t.Errorf("%s: %v", at, err)
+		}
+	}
+	server.Kill()
+	if _, err := mustOpen(t, record.Options{URL: server.URL()}).Ping(t.Context()); record.Refused(err) || api.CodeOf(err) != api.CodeUnavailable {
+		t.Errorf("a server that is away: %v", err)
+	}
+}
+
+// A database that cannot hold every text ends the start at once, and says why. One that answers before a change is on
+// its disk is warned of.
+func TestDatabasesThatPostgresSetUpBadly(t *testing.T) {
+	t.Parallel()
+	server := storetest.PrivatePostgres(t)
+	server.Exec("CREATE DATABASE bytes TEMPLATE template0 ENCODING 'SQL_ASCII' LOCALE 'C' LOCALE_PROVIDER libc")
+	db := mustOpen(t, record.Options{URL: strings.TrimSuffix(server.URL(), "fanfare") + "bytes"})
+	if err := db.Migrate(t.Context()); err == nil || api.Passing(err) || !strings.Contains(err.Error(), "SQL_ASCII") {
+		t.Errorf("another encoding: %v", err)
+	}
+	server.Exec("ALTER DATABASE fanfare SET synchronous_commit = off")
+	lines := &storetest.Lines{}
+	storetest.Must(t, mustOpen(t, record.Options{URL: server.URL(), Logger: slog.New(slog.NewTextHandler(lines, nil))}).Migrate(t.Context()))
+	if n := strings.Count(lines.String(), "synchronous_commit"); n != 1 {
+		t.Errorf("%d warnings:\n%s", n, lines)
+	}
+}
+
+// The longest batches of browsers are written.
+func TestPostgresTakesTheLongestBatches(t *testing.T) {
+	t.Parallel()
+	mustHandOver(t, setup(t, storetest.PgBouncer(t, storetest.Postgres(t))))
+}
+
+// A row that is in the way of an INSERT may go before it is read, because PostgreSQL does not lock it: the call is made
+// again, and finds its place free.
+func TestARowInTheWayGoes(t *testing.T) {
+	t.Parallel()
+	server := storetest.Postgres(t)
+	p, at := storetest.ProxyTo(t, server)
+	db, other := setup(t, at), mustOpen(t, record.Options{URL: server})
+	// goes deletes the row once, when the statement is under way that reads it.
+	goes := func(statement, deletion string) {
+		p.OnSent(func(_ *storetest.ProxyConn, sent []byte) storetest.Fate {
+			if bytes.Contains(sent, []byte(statement)) {
+				p.OnSent(nil)
+				if _, err := other.SQL().Exec(deletion); err != nil {
+					t.Error(err)
+				}
+			}
+			return storetest.Pass
+		})
+	}
+	t.Run("Upload", func(t *testing.T) {
+		mustPutUpload(t, db, upload("u", "alice", "public", 1))
+		goes("FROM uploads WHERE id", "DELETE FROM uploads")
+		if w := mustPutUpload(t, db, upload("u", "alice", "public", 1)); !w.Created {
+			t.Errorf("%+v", w)
+		}
+	})
+	t.Run("Operation", func(t *testing.T) {
+		start := func() string {
+			id, _, err := db.StartOperation(t.Context(), record.NewOperation{Action: api.ActionErase, Subject: "bob", Kind: record.KindErase}, api.Idempotency{})
+			storetest.Must(t, err)
+			return id
+		}
+		first := start()
+		goes("FROM operations WHERE turn", "UPDATE operations SET turn = NULL")
+		if second := start(); second == first {
+			t.Errorf("%s again", first)
+		}
+	})
+	t.Run("Answer", func(t *testing.T) {
+		once := api.Idempotency{Scope: "s", Key: "k"}
+		for n := range 2 {
+			replayed, err := db.ChangeTopic(t.Context(), "news", change([]string{"bob"}, nil), once)
+			if err != nil || replayed {
+				t.Errorf("call %d: %t %v", n, replayed, err)
+			}
+			goes("SELECT body_hash", "DELETE FROM idempotency")
+			storetest.Must(t, db.LeaveTopic(t.Context(), "bob", "news"))
+		}
+	})
+}
+
+// A contact that comes back while a purge is under way stays.
+func TestAPurgeLeavesWhatComesBack(t *testing.T) {
+	t.Parallel()
+	db := setup(t, storetest.Postgres(t))
+	mustPutContact(t, db, "alice", "bob", "friend")
+	_, err := db.RemoveContact(t.Context(), "alice", "bob")
+	storetest.Must(t, err)
+	_, err = db.SQL().Exec("DELETE FROM outbox")
+	storetest.Must(t, err)
+	_, err = db.SQL().Exec("UPDATE contacts SET updated_at = 1")
+	storetest.Must(t, err)
+	tx, err := db.SQL().Beginx()
+	storetest.Must(t, err)
+	_, err = tx.Exec("UPDATE contacts SET deleted = FALSE")
+	storetest.Must(t, err)
+	purged := make(chan error, 1)
+	go func() { _, err := db.PurgeContacts(t.Context(), month); purged <- err }()
+	storetest.Eventually(t, 5*time.Second, "the purge waits for the row", func() bool {
+		var waiting bool
+		return db.SQL().Get(&waiting, "SELECT COUNT(*) > 0 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") == nil && waiting
+	})
+	storetest.Must(t, tx.Commit())
+	storetest.Must(t, <-purged)
+	if n := mustCount(t, db, "contacts"); n != 1 {
+		t.Error("the contact is gone")
+	}
+}
+
+// Deadlocks are found by the server, and the transactions that it ends are run again.
+func TestDeadlocksOfPostgres(t *testing.T) {
+	t.Parallel()
+	db := setup(t, storetest.Postgres(t))
+	var all []record.Contact
+	for i := range 300 {
+		all = append(all, record.Contact{Owner: fmt.Sprint("u", i), Contact: "x", Relationship: "friend"})
+	}
+	reversed := slices.Clone(all)
+	slices.Reverse(reversed)
+	storetest.Must(t, db.PutContacts(t.Context(), all...))
+	storetest.AtOnce(t, 8, func(ctx context.Context, i int) error {
+		return db.PutContacts(ctx, [][]record.Contact{all, reversed}[i%2]...)
+	})
+	storetest.Eventually(t, 30*time.Second, "the server counts deadlocks", func() bool {
+		var found int
+		return db.SQL().Get(&found, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()") == nil && found > 0
+	})
+}
+
+// P6, R10: a page at the end of a long list reads as few rows as one at its beginning, and so does a look at a few
+// contacts.
+func TestPostgresPagesCostTheSameAnywhere(t *testing.T) {
+	t.Parallel()
+	db := setup(t, storetest.Postgres(t))
+	const n, limit = 10_000, 50
+	rows := make([]record.Contact, 0, 2*n)
+	for i := range n {
+		name := fmt.Sprintf("u%05d", i)
+		rows = append(rows, record.Contact{Owner: name, Contact: "star", Relationship: "contact"}, record.Contact{Owner: "star", Contact: name, Relationship: "friend"})
+	}
+	storetest.Must(t, db.PutContacts(t.Context(), rows...))
+	mustInsert(t, db, "topic_members (topic, user_id, joined_at)", n, func(i int) string { return fmt.Sprintf("('star', 'u%05d', 1)", i) })
+	mustInsert(t, db, devicesInto, n, func(i int) string {
+		if i > 1000 && i < 9000 {
+			return deviceValues(i, api.DeviceDropped)
+		}
+		return deviceValues(i, []api.DeviceState{api.DeviceActive, api.DeviceSuspect}[i%2])
+	})
+	mustInsert(t, db, "uploads (id, owner, visibility, uploaded_at, created_at, updated_at)", n, func(i int) string { return fmt.Sprintf("('p%d', 'star', 'public', %d, 1, 1)", i, i) })
+	queries := map[string][]any{
+		db.ActivitySelect(): {"{" + strings.TrimSuffix(strings.Repeat("star,", limit), ",") + "}", "{" + strings.TrimSuffix(strings.Repeat("u00007,", limit), ",") + "}"},
+	}
+	for query, names := range db.PageQueries("star") {
+		queries[query] = append(names, "u09000", limit)
+	}
+	all, args := db.UsersWithDeviceQuery("u00990", limit)
+	queries[all] = args
+	_, err := db.SQL().Exec("ANALYZE") // the server does it by itself when tables have grown
+	storetest.Must(t, err)
+	for query, args := range queries {
+		if page, read := mustCountReadsOfPostgres(t, db, query, args...); page != limit || read > 20*limit {
+			t.Errorf("%d rows read for a page of %d: %s", read, page, query)
+		}
+	}
+}
+
+// postgresPlan is how PostgreSQL ran a query.
+type postgresPlan struct {
+	Type    string  `json:"Node Type"`
+	Rows    float64 `json:"Actual Rows"`
+	Removed float64 `json:"Rows Removed by Filter"`
+	Loops   float64 `json:"Actual Loops"`
+	Plans   []postgresPlan
+}
+
+// read is how many rows of tables were read.
+func (p postgresPlan) read() (n float64) {
+	if strings.Contains(p.Type, "Scan") && !strings.Contains(p.Type, "Function") && !strings.Contains(p.Type, "Subquery") {
+		n = (p.Rows + p.Removed) * p.Loops
+	}
+	for _, below := range p.Plans {
+		n += below.read()
+	}
+	return n
+}
+
+// mustCountReadsOfPostgres runs a query, and counts its rows and the rows that it read.
+func mustCountReadsOfPostgres(t testing.TB, db *record.DB, query string, args ...any) (rows, read int) {
+	t.Helper()
+	var text string
+	storetest.Must(t, db.SQL().GetContext(t.Context(), &text, "EXPLAIN (ANALYZE, FORMAT JSON) "+query, args...))
+	var all []struct {
+		Plan postgresPlan
+		JIT  *struct{ Functions int }
+	}
+	storetest.Must(t, json.Unmarshal([]byte(text), &all))
+	if all[0].JIT != nil {
+		t.Errorf("it is compiled: %s", query)
+	}
+	return int(all[0].Plan.Rows), int(all[0].Plan.read())
+}
