@@ -13,8 +13,18 @@ import (
 // and the server recovers by itself.
 func TestSQLGoesAwayAndComesBack(t *testing.T) {
 	t.Parallel()
+	for name, database := range map[string]func(testing.TB) string{"mysql": storetest.MySQL, "postgres": storetest.Postgres} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testSQLAway(t, database(t))
+		})
+	}
+}
+
+func testSQLAway(t *testing.T, database string) {
+	t.Helper()
 	apns := apnstest.Start(t, apnstest.Options{})
-	proxy, url := storetest.ProxyTo(t, storetest.MySQL(t))
+	proxy, url := storetest.ProxyTo(t, database)
 	p := mustServe(t, t.TempDir(), append(apns.Env(), "FANFARE_REDIS_URL="+storetest.Redis(t).URL(),
 		"FANFARE_DATABASE_URL="+url)...)
 	p.mustRegister(2)

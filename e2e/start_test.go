@@ -60,6 +60,8 @@ func TestStartRefusals(t *testing.T) {
 		"OpenToTheWorld": {nil, []string{"FANFARE_ADDR=0.0.0.0:0", "FANFARE_REDIS_URL=embedded"}, 1, []string{"no API key", "fanfare keys create"}},
 		"WrongPassword":  {nil, []string{"FANFARE_REDIS_URL=" + strings.Replace(guarded.URL(), "://", "://:wrong@", 1)}, 1, []string{"FANFARE_REDIS_URL", "WRONGPASS"}},
 		"NoDatabase":     {nil, []string{"FANFARE_DATABASE_URL=" + storetest.MySQL(t) + "x"}, 1, []string{"FANFARE_DATABASE_URL", "Unknown database"}},
+		"NoSuchPostgres": {nil, []string{"FANFARE_DATABASE_URL=" + storetest.Postgres(t) + "x"}, 1, []string{"FANFARE_DATABASE_URL", "does not exist"}},
+		"OptionOfURL":    {nil, []string{"FANFARE_DATABASE_URL=postgres://u:p@h/n?sslmod=require"}, 1, []string{"FANFARE_DATABASE_URL", "no option sslmod"}},
 		"EmbeddedInOpen": {nil, []string{"FANFARE_ADDR=0.0.0.0:0"}, 1, []string{"FANFARE_REDIS_URL", "'embedded'"}},
 	} {
 		t.Run(name, func(t *testing.T) {
