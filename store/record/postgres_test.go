@@ -124,6 +124,13 @@ func TestStrangeDefaultsOfPostgres(t *testing.T) {
 			if typ, err := other.EventType(t.Context(), "x"); err != nil || typ.Title != title {
 				t.Errorf("the title is %+v %v", typ, err)
 			}
+			tx, err := db.SQL().BeginTxx(t.Context(), nil)
+			storetest.Must(t, err)
+			var level string
+			storetest.Must(t, errors.Join(tx.GetContext(t.Context(), &level, "SELECT current_setting('transaction_isolation')"), tx.Rollback()))
+			if level != "read committed" {
+				t.Errorf("a transaction is %s", level)
+			}
 			var clock int64
 			storetest.Must(t, db.SQL().GetContext(t.Context(), &clock, record.PostgresNowQuery()))
 			if ahead := time.UnixMilli(clock).Sub(time.Now()).Abs(); ahead > time.Minute {
