@@ -203,7 +203,11 @@ func mustOpenSQL(t testing.TB, database string) *sql.DB {
 		t.Fatal(err)
 	}
 	password, _ := u.User.Password()
-	db, err := sql.Open("mysql", fmt.Sprintf("%s:%s@tcp(%s)%s", u.User.Username(), password, u.Host, u.Path))
+	driver, name := "mysql", fmt.Sprintf("%s:%s@tcp(%s)%s", u.User.Username(), password, u.Host, u.Path)
+	if u.Scheme == "postgres" {
+		driver, name = "pgx", database
+	}
+	db, err := sql.Open(driver, name)
 	if err != nil {
 		t.Fatal(err)
 	}

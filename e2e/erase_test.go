@@ -104,7 +104,7 @@ func (p *program) mustLiveALife(t *testing.T, apns *apnstest.Server) {
 // operation says that it is done, although the process that worked on it was killed in between.
 func TestE7_NothingIsLeftOfAnErasedUser(t *testing.T) {
 	t.Parallel()
-	storetest.EachSQL(t, func(t *testing.T, database string) {
+	nothingIsLeft := func(t *testing.T, database string) {
 		redis, apns, dir := storetest.Redis(t), apnstest.Start(t, apnstest.Options{CountsOnly: true}), t.TempDir()
 		vars := quick(append(apns.Env(), "FANFARE_REDIS_URL="+redis.URL(), "FANFARE_DATABASE_URL="+database, "FANFARE_APP_PROBE_INTERVAL=1h")...)
 		key := mustCreateKey(t, dir, "admin", vars...)
@@ -174,6 +174,11 @@ func TestE7_NothingIsLeftOfAnErasedUser(t *testing.T) {
 		if sale.Items[0].Available != 9 || sale.Items[0].Held != 0 {
 			t.Errorf("the sale has %+v", sale)
 		}
+	}
+	storetest.EachSQL(t, nothingIsLeft)
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		nothingIsLeft(t, storetest.Postgres(t))
 	})
 }
 
@@ -243,7 +248,10 @@ func mustTablesWith(t testing.TB, database, text string) (found []string) {
 		db, err = sql.Open("sqlite", file)
 		storetest.Must(t, err)
 	} else {
-		db, names = mustOpenSQL(t, database), "SHOW TABLES"
+		db, names = mustOpenSQL(t, database), "SELECT table_name FROM information_schema.tables WHERE table_schema IN (DATABASE())"
+	}
+	if strings.HasPrefix(database, "postgres:") {
+		names = strings.Replace(names, "DATABASE()", "current_schema()", 1)
 	}
 	defer db.Close()
 	for _, table := range mustRows(t, db, names) {

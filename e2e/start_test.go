@@ -85,8 +85,18 @@ func TestStartRefusals(t *testing.T) {
 // gives up.
 func TestStartBeforeRedisAndTheDatabase(t *testing.T) {
 	t.Parallel()
+	for name, database := range map[string]func(testing.TB) string{"MariaDB": storetest.EmptyMySQL, "PostgreSQL": storetest.EmptyPostgres} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testStartBefore(t, database(t))
+		})
+	}
+}
+
+func testStartBefore(t *testing.T, database string) {
+	t.Helper()
 	redis, redisURL := storetest.ProxyTo(t, storetest.Redis(t).URL())
-	sql, database := storetest.ProxyTo(t, storetest.EmptyMySQL(t))
+	sql, database := storetest.ProxyTo(t, database)
 	redis.Cut()
 	sql.Cut()
 	p := launchServer(t, t.TempDir(), "FANFARE_REDIS_URL="+redisURL, "FANFARE_DATABASE_URL="+database)
@@ -144,7 +154,7 @@ func TestSIGHUPWhileItStartsAndStops(t *testing.T) {
 // migrates, all of them serve, and each reads what the others write.
 func TestEightProcessesStartTogether(t *testing.T) {
 	t.Parallel()
-	for name, database := range map[string]func(testing.TB) string{"SQLite": storetest.EmptySQLite, "MariaDB": storetest.EmptyMySQL} {
+	for name, database := range map[string]func(testing.TB) string{"SQLite": storetest.EmptySQLite, "MariaDB": storetest.EmptyMySQL, "PostgreSQL": storetest.EmptyPostgres} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			path := mustBuildShipped(t) // first, so that all of them start at once
