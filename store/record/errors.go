@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"slices"
+	"strings"
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -94,10 +95,16 @@ func mysqlAway() []uint16 {
 func Refused(err error) bool {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {
-		return errors.As(err, new(*connectError)) && slices.Contains([]string{"28000", "28P01", "3D000", "42501"}, pg.Code)
+		return errors.As(err, new(*connectError)) && (slices.Contains([]string{"28000", "28P01", "3D000", "42501"}, pg.Code) || bouncerRefused(pg))
 	}
 	var my *mysql.MySQLError
 	return errors.As(err, &my) && slices.Contains([]uint16{1044, 1045, 1049, 1130, 1698, 1862, 3118, 3159, 4151}, my.Number)
+}
+
+// bouncerRefused tells PgBouncer's refusals of a user or a database from all others, for which some of its versions
+// have the same state.
+func bouncerRefused(pg *pgconn.PgError) bool {
+	return pg.Code == "08P01" && (strings.Contains(pg.Message, "authentication failed") || strings.HasPrefix(pg.Message, "no such "))
 }
 
 // sqliteAway: BUSY, LOCKED, NOMEM, READONLY, INTERRUPT, IOERR, FULL, CANTOPEN.

@@ -442,3 +442,28 @@ func mustCountReadsOfPostgres(t testing.TB, db *record.DB, query string, args ..
 	}
 	return int(all[0].Plan.Rows), int(all[0].Plan.read())
 }
+
+// When PgBouncer has no connection to the server left, or does not let a user in, nothing happened, and the call may be
+// made again.
+func TestRefusalsOfPgBouncer(t *testing.T) {
+	t.Parallel()
+	at := storetest.PgBouncer(t, storetest.Postgres(t))
+	db := setup(t, at)
+	for range 5 { // as many as it has for a database
+		tx, err := db.SQL().BeginTxx(t.Context(), nil)
+		storetest.Must(t, err)
+		defer func() { storetest.Must(t, tx.Rollback()) }()
+	}
+	put := func(ctx context.Context, db *record.DB) error { _, err := db.PutOptOut(ctx, "alice", "x"); return err }
+	mustFailInTime(t, mustOpen(t, record.Options{URL: at}), put)
+	mustFailInTime(t, db, put)
+	u, err := url.Parse(at)
+	storetest.Must(t, err)
+	for _, user := range []*url.Userinfo{url.UserPassword("fanfare", "other"), url.UserPassword("nobody", "x")} {
+		u.User = user
+		_, err := mustOpen(t, record.Options{URL: u.String()}).Ping(t.Context())
+		if api.CodeOf(err) != api.CodeUnavailable || !record.Refused(err) {
+			t.Errorf("%s: %t %v", user.Username(), record.Refused(err), err)
+		}
+	}
+}
