@@ -467,3 +467,23 @@ func TestRefusalsOfPgBouncer(t *testing.T) {
 		}
 	}
 }
+
+// The traffic is as the URL says: not in plain text if TLS is asked for, and not with a stranger if the server is to be
+// known.
+func TestTLSOfPostgres(t *testing.T) {
+	t.Parallel()
+	plain := storetest.Postgres(t)
+	server := storetest.PrivatePostgres(t)
+	authority := server.UseTLS()
+	secure := strings.Replace(server.URL(), "127.0.0.1", "localhost", 1)
+	for at, works := range map[string]bool{
+		plain: true, plain + "?sslmode=disable": true, plain + "?sslmode=require": false, plain + "?sslmode=verify-full": false,
+		secure: true, secure + "?sslmode=require": true, secure + "?sslmode=disable": false, secure + "?sslmode=verify-full": false,
+		secure + "?sslmode=require&channel_binding=require": true, secure + "?sslmode=verify-full&sslrootcert=" + authority: true,
+		server.URL() + "?sslmode=verify-full&sslrootcert=" + authority: false, server.URL() + "?sslmode=verify-ca&sslrootcert=" + authority: true,
+	} {
+		if _, err := mustOpen(t, record.Options{URL: at}).Ping(t.Context()); (err == nil) != works {
+			t.Errorf("%s: %v", at, err)
+		}
+	}
+}

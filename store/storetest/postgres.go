@@ -2,10 +2,15 @@ package storetest
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/x509"
 	"database/sql"
+	"encoding/pem"
 	"errors"
 	"fmt"
+	"math/big"
 	"os"
 	"os/exec"
 	"os/user"
@@ -16,6 +21,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
 )
@@ -293,11 +299,33 @@ func execPostgres(url, statements string) error {
 }
 
 func withPostgres(url string, f func(context.Context, *sql.DB) error) error {
-	db, err := sql.Open("pgx", url+"?sslmode=disable")
+	db, err := sql.Open("pgx", url)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	return errors.Join(f(ctx, db), db.Close())
+}
+
+// UseTLS gives the server a certificate for the name localhost, and lets in nobody without TLS. It returns the file of
+// the authority.
+func (s *PostgresServer) UseTLS() (authority string) {
+	s.t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	Must(s.t, err)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"localhost"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true}
+	cert, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	Must(s.t, err)
+	secret, err := x509.MarshalECPrivateKey(key)
+	Must(s.t, err)
+	certFile, keyFile, rules := filepath.Join(s.dir, "cert.pem"), filepath.Join(s.dir, "key.pem"), filepath.Join(s.dir, "data", "pg_hba.conf")
+	Must(s.t, os.WriteFile(certFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}), 0o600))
+	Must(s.t, os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: secret}), 0o600))
+	Must(s.t, os.WriteFile(rules, []byte("hostssl all all 127.0.0.1/32 scram-sha-256\n"), 0o600))
+	mustGive(s.t, certFile, keyFile, rules)
+	s.settings = append(s.settings, "ssl=on", "ssl_cert_file="+certFile, "ssl_key_file="+keyFile)
+	s.Restart()
+	return certFile
 }
