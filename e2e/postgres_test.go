@@ -42,6 +42,7 @@ func TestLimitedUserOfPostgresTakesTheTour(t *testing.T) {
 }
 
 // A server whose user of PostgreSQL can change no table works on tables that `fanfare migrate` made with another user.
+// Variables for other programs of PostgreSQL make no difference.
 func TestServersNeedNotChangeTablesOfPostgres(t *testing.T) {
 	t.Parallel()
 	server := storetest.PrivatePostgres(t)
@@ -49,7 +50,8 @@ func TestServersNeedNotChangeTablesOfPostgres(t *testing.T) {
 		t.Fatalf("migrate: %d %s", code, said)
 	}
 	database := mustGivePostgresRights(t, server, 3, "fanfare")
-	p := mustServe(t, t.TempDir(), "FANFARE_REDIS_URL="+storetest.Redis(t).URL(), "FANFARE_DATABASE_URL="+database)
+	p := mustServe(t, t.TempDir(), "FANFARE_REDIS_URL="+storetest.Redis(t).URL(), "FANFARE_DATABASE_URL="+database, "PGHOST=192.0.2.1", "PGPASSWORD=other",
+		"PGSSLMODE=verify-full", "PGSSLROOTCERT=/none", "PGOPTIONS=-c search_path=nowhere", "PGTARGETSESSIONATTRS=standby", "PGAPPNAME=other", "PGCONNECT_TIMEOUT=x")
 	p.must(201, nil, "PUT", "/v1/users/bob/devices/"+deviceToken(1), phone)
 }
 
