@@ -112,11 +112,8 @@ func sqliteAway() []int { return []int{5, 6, 7, 8, 9, 10, 13, 14} }
 
 // contention reports whether another transaction was in the way, so that the whole transaction may
 // be run again: a deadlock, a lock wait, a changed record (MariaDB's snapshot isolation), another member's change
-// (group replication), a serialization failure, SQLITE_BUSY and SQLITE_LOCKED, or a row that is gone.
+// (group replication), a serialization failure, SQLITE_BUSY and SQLITE_LOCKED.
 func contention(err error) bool {
-	if errors.Is(err, errGone) {
-		return true
-	}
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {
 		return slices.Contains([]string{"40001", "40P01", "55P03"}, pg.Code)

@@ -15,6 +15,11 @@ func NowQuery() string { return "SELECT " + mysqlDialect().now }
 // PostgresNowQuery reads the clock of PostgreSQL, in ms.
 func PostgresNowQuery() string { return "SELECT " + postgresDialect().now }
 
+// PostgresProblem is why fanfare cannot use a server of a version.
+func PostgresProblem(version int, number string) error {
+	return postgresServer{Version: version, Number: number, Encoding: "UTF8"}.problem()
+}
+
 // ActivitySelect is the query behind Activities, to examine its plan.
 func (db *DB) ActivitySelect() string { return db.activities.query }
 

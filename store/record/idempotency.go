@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/jmoiron/sqlx"
 
@@ -73,11 +74,18 @@ func (db *DB) takeKey(ctx context.Context, tx *sqlx.Tx, i api.Idempotency) (bool
 	return n > 0, err
 }
 
-// insertNew begins and ends an INSERT that does nothing when a row with this
-// key exists.
+// insertNew begins and ends an INSERT that changes nothing when a row with this key exists, but locks that row. No
+// two rows of one such INSERT may have the same key.
+//
+// With PostgreSQL a transaction that locked a row waits at its end for synchronous standbys, as one that wrote. The row
+// may be of an earlier try whose own wait was cancelled.
 func (d dialect) insertNew(key string) (verb, end string) {
-	if d.mysql {
+	switch {
+	case d.mysql:
 		return "INSERT IGNORE", ""
+	case d.postgres:
+		column, _, _ := strings.Cut(key, ",")
+		return "INSERT", " ON CONFLICT (" + key + ") DO UPDATE SET " + column + " = excluded." + column + " WHERE FALSE"
 	}
 	return "INSERT", " ON CONFLICT (" + key + ") DO NOTHING"
 }
@@ -98,7 +106,7 @@ func (db *DB) storedAnswer(ctx context.Context, tx *sqlx.Tx, i api.Idempotency, 
 	}
 	err := tx.GetContext(ctx, &row, "SELECT body_hash, answer FROM idempotency WHERE id = ?", onceID(i))
 	if err != nil {
-		return inTheWay(err)
+		return err
 	}
 	if row.Body != hex.EncodeToString(i.Body[:]) {
 		return api.IdempotencyReused()

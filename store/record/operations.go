@@ -65,7 +65,7 @@ func (db *DB) startOperation(ctx context.Context, n NewOperation, once api.Idemp
 		into := " INTO operations (id, action, subject, turn, since, removed, kept, created_at) VALUES (?, ?, ?, ?, ?, '{}', '{}', ?)"
 		made, err := affected(tx.ExecContext(ctx, verb+into+end, id, n.Action, n.Subject, turn, n.Since, now))
 		if err != nil || made == 0 {
-			return cmp.Or(err, inTheWay(tx.GetContext(ctx, &id, "SELECT id FROM operations WHERE turn = ?"+db.d.forShare, turn)))
+			return cmp.Or(err, tx.GetContext(ctx, &id, "SELECT id FROM operations WHERE turn = ?"+db.d.forShare, turn))
 		}
 		if err := also(ctx, tx, id, now); err != nil {
 			return err

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"fanfare/api"
 )
@@ -42,7 +44,8 @@ func (r orderRow) order() (o Order, err error) {
 const ordersAtOnce = 100
 
 // PutOrders writes at most 100 orders, each at most once: if a reservation's order is on record
-// already, it stays as it is.
+// already, it stays as it is. When it returns nil, all of them are where PostgreSQL keeps what it has committed, on
+// synchronous standbys too.
 func (db *DB) PutOrders(ctx context.Context, orders []Order) error {
 	if len(orders) == 0 {
 		return nil
@@ -50,6 +53,9 @@ func (db *DB) PutOrders(ctx context.Context, orders []Order) error {
 	if len(orders) > ordersAtOnce {
 		return fmt.Errorf("put orders: %d at once, at most %d", len(orders), ordersAtOnce)
 	}
+	orders = slices.Clone(orders)
+	slices.SortStableFunc(orders, func(a, b Order) int { return strings.Compare(a.Reservation, b.Reservation) }) // so that writers of the same orders do not deadlock
+	orders = slices.CompactFunc(orders, func(a, b Order) bool { return a.Reservation == b.Reservation })
 	var args []any
 	for _, o := range orders {
 		lines, _ := json.Marshal(o.Lines) // strings and numbers always marshal

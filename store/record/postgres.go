@@ -97,25 +97,37 @@ func (c *postgresConn) giveUp(err error) error {
 // leastPostgres is the oldest version that fanfare runs on, as the server counts them.
 const leastPostgres = 14_00_00
 
-// checkPostgres refuses a server that is too old, and a database that cannot hold every text. It warns of a server
-// that answers before a change is on its disk.
+// postgresServer is how a server and its database are set.
+type postgresServer struct {
+	Version           int
+	Number, Encoding  string
+	Commits, Standbys string
+}
+
+// checkPostgres refuses a server that fanfare cannot use. It warns of one that answers before a change is on its disk,
+// or on the standbys that it has for that.
 func (db *DB) checkPostgres(ctx context.Context) error {
-	var server struct {
-		Version          int
-		Number, Encoding string
-		Commits          string
-	}
-	err := db.get(ctx, &server, "SELECT CAST(current_setting('server_version_num') AS INTEGER) AS version, current_setting('server_version') AS number, "+
-		"current_setting('server_encoding') AS encoding, current_setting('synchronous_commit') AS commits")
+	var s postgresServer
+	err := db.get(ctx, &s, "SELECT CAST(current_setting('server_version_num') AS INTEGER) AS version, current_setting('server_version') AS number, "+
+		"current_setting('server_encoding') AS encoding, current_setting('synchronous_commit') AS commits, current_setting('synchronous_standby_names') AS standbys")
 	switch {
 	case err != nil:
 		return err
-	case server.Version < leastPostgres:
-		return fmt.Errorf("the server is PostgreSQL %s; fanfare needs 14 or newer", server.Number)
-	case server.Encoding != "UTF8":
-		return fmt.Errorf("the database's encoding is %s; fanfare needs UTF8", server.Encoding)
-	case server.Commits == "off":
+	case s.Commits == "off":
 		db.log.Warn("the database answers before a change is on its disk: synchronous_commit is off")
+	case s.Commits == "local" && s.Standbys != "":
+		db.log.Warn("the database answers before a change is on its standbys: synchronous_commit is local")
+	}
+	return s.problem()
+}
+
+// problem is why fanfare cannot use the server: it is too old, or its database cannot hold every text.
+func (s postgresServer) problem() error {
+	switch {
+	case s.Version < leastPostgres:
+		return fmt.Errorf("the server is PostgreSQL %s; fanfare needs 14 or newer", s.Number)
+	case s.Encoding != "UTF8":
+		return fmt.Errorf("the database's encoding is %s; fanfare needs UTF8", s.Encoding)
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package record_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -257,11 +256,33 @@ func TestDatabasesThatPostgresSetUpBadly(t *testing.T) {
 	if err := db.Migrate(t.Context()); err == nil || api.Passing(err) || !strings.Contains(err.Error(), "SQL_ASCII") {
 		t.Errorf("another encoding: %v", err)
 	}
+	wantWarnings := func(what string, want int) {
+		t.Helper()
+		lines := &storetest.Lines{}
+		storetest.Must(t, mustOpen(t, record.Options{URL: server.URL(), Logger: slog.New(slog.NewTextHandler(lines, nil))}).Migrate(t.Context()))
+		if n := strings.Count(lines.String(), what); n != want {
+			t.Errorf("%d warnings of %s, not %d:\n%s", n, what, want, lines)
+		}
+	}
+	wantWarnings("synchronous_commit", 0)
 	server.Exec("ALTER DATABASE fanfare SET synchronous_commit = off")
-	lines := &storetest.Lines{}
-	storetest.Must(t, mustOpen(t, record.Options{URL: server.URL(), Logger: slog.New(slog.NewTextHandler(lines, nil))}).Migrate(t.Context()))
-	if n := strings.Count(lines.String(), "synchronous_commit"); n != 1 {
-		t.Errorf("%d warnings:\n%s", n, lines)
+	wantWarnings("synchronous_commit is off", 1)
+	server.Exec("ALTER DATABASE fanfare SET synchronous_commit = local")
+	wantWarnings("synchronous_commit", 0) // there is no standby
+	server.Exec("ALTER SYSTEM SET synchronous_standby_names = 'one'")
+	server.Stop()
+	server.Restart()
+	wantWarnings("synchronous_commit is local", 1)
+}
+
+// PostgreSQL before 14 ends the start, and says why.
+func TestTheOldestPostgres(t *testing.T) {
+	t.Parallel()
+	if err := record.PostgresProblem(13_00_14, "13.14"); err == nil || !strings.Contains(err.Error(), "13.14") || !strings.Contains(err.Error(), "14 or newer") {
+		t.Errorf("13.14: %v", err)
+	}
+	for _, version := range []int{14_00_00, 15_00_07, 18_00_01} {
+		storetest.Must(t, record.PostgresProblem(version, ""))
 	}
 }
 
@@ -269,57 +290,6 @@ func TestDatabasesThatPostgresSetUpBadly(t *testing.T) {
 func TestPostgresTakesTheLongestBatches(t *testing.T) {
 	t.Parallel()
 	mustHandOver(t, setup(t, storetest.PgBouncer(t, storetest.Postgres(t))))
-}
-
-// A row that is in the way of an INSERT may go before it is read, because PostgreSQL does not lock it: the call is made
-// again, and finds its place free.
-func TestARowInTheWayGoes(t *testing.T) {
-	t.Parallel()
-	server := storetest.Postgres(t)
-	p, at := storetest.ProxyTo(t, server)
-	db, other := setup(t, at), mustOpen(t, record.Options{URL: server})
-	// goes deletes the row once, when the statement is under way that reads it.
-	goes := func(statement, deletion string) {
-		p.OnSent(func(_ *storetest.ProxyConn, sent []byte) storetest.Fate {
-			if bytes.Contains(sent, []byte(statement)) {
-				p.OnSent(nil)
-				if _, err := other.SQL().Exec(deletion); err != nil {
-					t.Error(err)
-				}
-			}
-			return storetest.Pass
-		})
-	}
-	t.Run("Upload", func(t *testing.T) {
-		mustPutUpload(t, db, upload("u", "alice", "public", 1))
-		goes("FROM uploads WHERE id", "DELETE FROM uploads")
-		if w := mustPutUpload(t, db, upload("u", "alice", "public", 1)); !w.Created {
-			t.Errorf("%+v", w)
-		}
-	})
-	t.Run("Operation", func(t *testing.T) {
-		start := func() string {
-			id, _, err := db.StartOperation(t.Context(), record.NewOperation{Action: api.ActionErase, Subject: "bob", Kind: record.KindErase}, api.Idempotency{})
-			storetest.Must(t, err)
-			return id
-		}
-		first := start()
-		goes("FROM operations WHERE turn", "UPDATE operations SET turn = NULL")
-		if second := start(); second == first {
-			t.Errorf("%s again", first)
-		}
-	})
-	t.Run("Answer", func(t *testing.T) {
-		once := api.Idempotency{Scope: "s", Key: "k"}
-		for n := range 2 {
-			replayed, err := db.ChangeTopic(t.Context(), "news", change([]string{"bob"}, nil), once)
-			if err != nil || replayed {
-				t.Errorf("call %d: %t %v", n, replayed, err)
-			}
-			goes("SELECT body_hash", "DELETE FROM idempotency")
-			storetest.Must(t, db.LeaveTopic(t.Context(), "bob", "news"))
-		}
-	})
 }
 
 // A contact that comes back while a purge is under way stays.
@@ -339,10 +309,7 @@ func TestAPurgeLeavesWhatComesBack(t *testing.T) {
 	storetest.Must(t, err)
 	purged := make(chan error, 1)
 	go func() { _, err := db.PurgeContacts(t.Context(), month); purged <- err }()
-	storetest.Eventually(t, 5*time.Second, "the purge waits for the row", func() bool {
-		var waiting bool
-		return db.SQL().Get(&waiting, "SELECT COUNT(*) > 0 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") == nil && waiting
-	})
+	mustWaitForRow(t, db)
 	storetest.Must(t, tx.Commit())
 	storetest.Must(t, <-purged)
 	if n := mustCount(t, db, "contacts"); n != 1 {

@@ -23,10 +23,6 @@ const maxTries = 10
 // errUnchanged ends a transaction that found nothing to do: it is rolled back, and inTx returns nil.
 var errUnchanged = errors.New("nothing to change")
 
-// errGone says that a row was in the way of an INSERT, and is not there any more. PostgreSQL does not lock such a row.
-// The transaction is run again.
-var errGone = errors.New("a row that was in the way of an INSERT is gone")
-
 // get reads one row; sql.ErrNoRows when there is none.
 func (db *DB) get(ctx context.Context, dest any, query string, args ...any) error {
 	return db.read(ctx, query, func(ctx context.Context) error {
@@ -167,14 +163,6 @@ func (db *DB) unlockWriter() {
 	if db.writer != nil {
 		<-db.writer
 	}
-}
-
-// inTheWay reads the error of a query for the row that was in the way of an INSERT: without it there is errGone.
-func inTheWay(err error) error {
-	if errors.Is(err, sql.ErrNoRows) {
-		return errGone
-	}
-	return err
 }
 
 // statement is a query that is prepared once on each connection that runs it, unless the connection may be another one

@@ -58,7 +58,7 @@ func (db *DB) PutSale(ctx context.Context, s Sale, restocks ...Restock) error {
 		var present Sale
 		err = tx.GetContext(ctx, &present, "SELECT version, loading FROM sales WHERE id = ?"+db.d.forUpdate, s.ID)
 		if err != nil {
-			return inTheWay(err)
+			return err
 		}
 		if present.Loading != s.Loading {
 			return ErrFenced

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"testing"
 
 	"fanfare/store/storetest"
@@ -52,6 +53,8 @@ func TestPutOrders(t *testing.T) {
 		}
 		storetest.AtOnce(t, 4, func(ctx context.Context, i int) error { return db.PutOrders(ctx, orders[i*20:]) })
 		storetest.Must(t, db.PutOrders(t.Context(), orders))
+		twice := append(slices.Clone(orders[:50]), orders[:50]...) // an order's job may have been enqueued twice
+		storetest.Must(t, db.PutOrders(t.Context(), twice))
 		other := orders[5]
 		other.Lines = []api.Line{{SKU: "a", Quantity: 1}, {SKU: "b", Quantity: 999}}
 		storetest.Must(t, db.PutOrders(t.Context(), []record.Order{other, anOrder("autumn", 1, api.Line{SKU: "a", Quantity: 7})}))

@@ -71,7 +71,7 @@ func (db *DB) putUpload(ctx context.Context, tx *sqlx.Tx, r *api.UploadRequest, 
 	if !created {
 		old, err := db.lockUpload(ctx, tx, r.ID)
 		if err != nil {
-			return UploadWrite{}, inTheWay(err)
+			return UploadWrite{}, err
 		}
 		return UploadWrite{Upload: old.upload()}, nil
 	}

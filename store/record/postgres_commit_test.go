@@ -1,0 +1,128 @@
+package record_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"fanfare/api"
+	"fanfare/store/record"
+	"fanfare/store/storetest"
+)
+
+// Nothing is answered before a synchronous standby has it, also when the row is there already: it may be of an earlier
+// try, whose wait for the standby the deadline ended.
+func TestWhatIsThereAlreadyIsOnTheStandby(t *testing.T) {
+	t.Parallel()
+	server := storetest.PrivatePostgres(t)
+	setup(t, server.URL())
+	db := mustOpen(t, record.Options{URL: server.URL(), Timeout: 500 * time.Millisecond})
+	n := 0
+	await := func(standby string) {
+		server.Exec("ALTER SYSTEM SET synchronous_standby_names = '" + standby + "'")
+		server.Exec("SELECT pg_reload_conf()")
+		storetest.Eventually(t, 10*time.Second, "commits wait for "+standby, func() bool {
+			n++
+			return (db.PutContacts(t.Context(), record.Contact{Owner: fmt.Sprint("u", n), Contact: "x", Relationship: "friend"}) != nil) == (standby != "")
+		})
+	}
+	await("away")
+	calls := map[string]func(context.Context) error{
+		"Orders": func(ctx context.Context) error {
+			return db.PutOrders(ctx, []record.Order{anOrder("spring", 2, api.Line{SKU: "a", Quantity: 1}), anOrder("spring", 1, api.Line{SKU: "a", Quantity: 1})})
+		},
+		"Sale": func(ctx context.Context) error { return db.PutSale(ctx, aSale("spring", 1)) },
+		"Upload": func(ctx context.Context) error {
+			_, _, err := db.PutUpload(ctx, upload("u", "alice", "public", 1), api.Idempotency{})
+			return err
+		},
+		"Operation": func(ctx context.Context) error {
+			_, _, err := db.StartOperation(ctx, rebuild, api.Idempotency{})
+			return err
+		},
+		"Replay": func(ctx context.Context) error {
+			_, err := db.ChangeTopic(ctx, "news", change([]string{"bob"}, nil), api.Idempotency{Scope: "s", Key: "k"})
+			return err
+		},
+		"Topic": func(ctx context.Context) error { return db.SetTopicOpen(ctx, "news", true) },
+	}
+	for name, call := range calls {
+		for try := range 3 {
+			if err := call(t.Context()); err == nil {
+				t.Errorf("%s: try %d is answered", name, try)
+			}
+		}
+	}
+	if n := mustCount(t, db, "orders"); n != 2 {
+		t.Errorf("%d of 2 orders are committed: this test shows nothing", n)
+	}
+	await("")
+	for name, call := range calls {
+		if err := call(t.Context()); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A row that is in the way of an INSERT stays until it is read.
+func TestARowInTheWayStays(t *testing.T) {
+	t.Parallel()
+	server := storetest.Postgres(t)
+	p, at := storetest.ProxyTo(t, server)
+	db, other := setup(t, at), mustOpen(t, record.Options{URL: server})
+	// removes deletes the row once, when the statement is under way that reads it.
+	removes := func(statement, deletion string) (removed chan error) {
+		removed = make(chan error, 1)
+		p.OnSent(func(_ *storetest.ProxyConn, sent []byte) storetest.Fate {
+			if bytes.Contains(sent, []byte(statement)) {
+				p.OnSent(nil)
+				go func() { _, err := other.SQL().Exec(deletion); removed <- err }()
+				select {
+				case err := <-removed:
+					removed <- err
+				case <-time.After(300 * time.Millisecond): // it waits
+				}
+			}
+			return storetest.Pass
+		})
+		return removed
+	}
+	t.Run("Upload", func(t *testing.T) {
+		mustPutUpload(t, db, upload("u", "alice", "public", 1))
+		removed := removes("FROM uploads WHERE id", "DELETE FROM uploads")
+		if w := mustPutUpload(t, db, upload("u", "alice", "public", 1)); w.Created {
+			t.Errorf("%+v", w)
+		}
+		storetest.Must(t, <-removed)
+	})
+	t.Run("Operation", func(t *testing.T) {
+		first := mustStart(t, db, rebuild)
+		removed := removes("FROM operations WHERE turn", "UPDATE operations SET turn = NULL")
+		if second := mustStart(t, db, rebuild); second != first {
+			t.Errorf("%s, not %s", second, first)
+		}
+		storetest.Must(t, <-removed)
+	})
+	t.Run("Answer", func(t *testing.T) {
+		once := api.Idempotency{Scope: "s", Key: "k"}
+		_, err := db.ChangeTopic(t.Context(), "news", change([]string{"bob"}, nil), once)
+		storetest.Must(t, err)
+		removed := removes("SELECT body_hash", "DELETE FROM idempotency")
+		replayed, err := db.ChangeTopic(t.Context(), "news", change([]string{"bob"}, nil), once)
+		if err != nil || !replayed {
+			t.Error(replayed, err)
+		}
+		storetest.Must(t, <-removed)
+	})
+}
+
+// mustWaitForRow waits until a transaction waits for a row that another one has locked.
+func mustWaitForRow(t testing.TB, db *record.DB) {
+	t.Helper()
+	storetest.Eventually(t, 10*time.Second, "a transaction waits for the row", func() bool {
+		var waiting bool
+		return db.SQL().Get(&waiting, "SELECT COUNT(*) > 0 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") == nil && waiting
+	})
+}
