@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"modernc.org/sqlite"
 
@@ -45,7 +46,7 @@ func away(err error) bool {
 	case errors.As(err, new(*connectError)), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled),
 		errors.Is(err, driver.ErrBadConn), errors.Is(err, mysql.ErrInvalidConn),
 		errors.Is(err, sql.ErrConnDone), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF),
-		errors.As(err, &netErr):
+		errors.As(err, &netErr), pgconn.SafeToRetry(err):
 		return true
 	}
 	var my *mysql.MySQLError
@@ -63,6 +64,16 @@ func away(err error) bool {
 	return false
 }
 
+// rolledBack reports whether the error of a COMMIT says that nothing was committed: PostgreSQL refused it, or had ended
+// the session or the transaction before, or it was not sent.
+func rolledBack(err error) bool {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return pg.SeverityUnlocalized == "ERROR" || pg.Code == idleState // PgBouncer's own errors have no such severity
+	}
+	return contention(err) || errors.Is(err, pgx.ErrTxCommitRollback) || pgconn.SafeToRetry(err)
+}
+
 // postgresAway reports errors after which the same statement may work later: the classes of the connection, which
 // PgBouncer uses for its own refusals, of resources, of an operator who intervenes, and of the system below;
 // read-only; in use; idle or too long in a transaction.
@@ -71,11 +82,15 @@ func postgresAway(code string) bool {
 	case "08", "53", "57", "58":
 		return true
 	}
-	return slices.Contains([]string{readOnlyState, "55006", "25P03", "25P04"}, code)
+	return slices.Contains([]string{readOnlyState, "55006", idleState, "25P04"}, code)
 }
 
-// readOnlyState is the state of a change that a PostgreSQL server refuses because it takes none.
-const readOnlyState = "25006"
+const (
+	// readOnlyState is the state of a change that a PostgreSQL server refuses because it takes none.
+	readOnlyState = "25006"
+	// idleState is the state of a session that PostgreSQL ended because it was idle in a transaction.
+	idleState = "25P03"
+)
 
 // mysqlAway lists server errors after which the same statement may work later, beside those of class 08 (the
 // connection): out of memory, of disk, of locks or of other resources; too many connections, also of one user, or

@@ -20,6 +20,9 @@ func PostgresProblem(version int, number string) error {
 	return postgresServer{Version: version, Number: number, Encoding: "UTF8"}.problem()
 }
 
+// Commit ends a transaction as the record's own end.
+func Commit(ctx context.Context, tx *sqlx.Tx) error { return commit(ctx, tx) }
+
 // ActivitySelect is the query behind Activities, to examine its plan.
 func (db *DB) ActivitySelect() string { return db.activities.query }
 

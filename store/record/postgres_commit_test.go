@@ -126,3 +126,54 @@ func mustWaitForRow(t testing.TB, db *record.DB) {
 		return db.SQL().Get(&waiting, "SELECT COUNT(*) > 0 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") == nil && waiting
 	})
 }
+
+// A commit that PostgreSQL refuses has changed nothing, and says so: only one whose answer may have been lost is of
+// unknown outcome.
+func TestCommitsThatPostgresRefuses(t *testing.T) {
+	t.Parallel()
+	server := storetest.Postgres(t)
+	db := setup(t, server)
+	mustExec(t, server, "CREATE FUNCTION refuse() RETURNS TRIGGER LANGUAGE plpgsql AS $$ BEGIN"+
+		" IF NEW.type = 'end' THEN PERFORM pg_terminate_backend(pg_backend_pid()); ELSE RAISE EXCEPTION 'no' USING ERRCODE = NEW.type; END IF; RETURN NULL; END $$")
+	mustExec(t, server, "CREATE CONSTRAINT TRIGGER refuse AFTER INSERT ON opt_outs DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refuse()")
+	for state, code := range map[string]api.Code{
+		"53100": api.CodeUnavailable, "40001": api.CodeUnavailable, "57P01": api.CodeUnavailable, "23514": api.CodeInternal, "end": api.CodeUnknownOutcome,
+	} {
+		_, err := db.PutOptOut(t.Context(), "alice", state)
+		if api.CodeOf(err) != code {
+			t.Errorf("%s: %s %v", state, api.CodeOf(err), err)
+		}
+	}
+	t.Run("ATransactionThatFailed", func(t *testing.T) {
+		tx, err := db.SQL().BeginTxx(t.Context(), nil)
+		storetest.Must(t, err)
+		if _, err := tx.Exec("nonsense"); err == nil {
+			t.Fatal("nonsense was done")
+		}
+		if err := record.Commit(t.Context(), tx); err == nil || api.CodeOf(err) == api.CodeUnknownOutcome {
+			t.Errorf("%v", err)
+		}
+	})
+	t.Run("AServerThatWaitedTooLong", func(t *testing.T) {
+		mustExec(t, server, "DO $$ BEGIN EXECUTE 'ALTER DATABASE ' || current_database() || ' SET idle_in_transaction_session_timeout = 200'; END $$")
+		p, at := storetest.ProxyTo(t, server)
+		held := make(chan struct{})
+		p.OnSent(func(_ *storetest.ProxyConn, sent []byte) storetest.Fate {
+			if bytes.HasSuffix(bytes.TrimRight(sent, "\x00"), []byte("commit")) {
+				p.OnSent(nil)
+				defer close(held)
+				storetest.Eventually(t, 10*time.Second, "the server ends the session", func() bool {
+					var idle int
+					return db.SQL().Get(&idle, "SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in%'") == nil && idle == 0
+				})
+			}
+			return storetest.Pass
+		})
+		_, err := mustOpen(t, record.Options{URL: at}).PutOptOut(t.Context(), "bob", "53100")
+		storetest.WantCode(t, err, api.CodeUnavailable)
+		<-held
+	})
+	if n := mustCount(t, db, "opt_outs"); n != 0 {
+		t.Errorf("%d rows are there", n)
+	}
+}

@@ -103,14 +103,14 @@ func (db *DB) try(ctx context.Context, f func(context.Context, *sqlx.Tx) error) 
 	return commit(ctx, tx)
 }
 
-// commit sends COMMIT. An error of the server is an answer: the transaction
-// was rolled back. Anything else leaves the outcome unknown.
+// commit sends COMMIT. An error that says so means that the transaction was rolled back. Any other leaves the outcome
+// unknown.
 func commit(ctx context.Context, tx *sqlx.Tx) error {
 	err := within(ctx, tx.Commit)
 	if err == nil {
 		return nil
 	}
-	if contention(err) {
+	if rolledBack(err) {
 		_ = tx.Rollback()
 		return err
 	}
