@@ -51,7 +51,9 @@ func TestServersNeedNotChangeTablesOfPostgres(t *testing.T) {
 	}
 	database := mustGivePostgresRights(t, server, 3, "fanfare")
 	p := mustServe(t, t.TempDir(), "FANFARE_REDIS_URL="+storetest.Redis(t).URL(), "FANFARE_DATABASE_URL="+database, "PGHOST=192.0.2.1", "PGPASSWORD=other",
-		"PGSSLMODE=verify-full", "PGSSLROOTCERT=/none", "PGOPTIONS=-c search_path=nowhere", "PGTARGETSESSIONATTRS=standby", "PGAPPNAME=other", "PGCONNECT_TIMEOUT=x")
+		"PGSSLMODE=verify-full", "PGSSLROOTCERT=/none", "PGOPTIONS=-c search_path=nowhere", "PGTARGETSESSIONATTRS=standby", "PGAPPNAME=other", "PGCONNECT_TIMEOUT=x", "PGSERVICE=none", "PGSERVICEFILE=/none", "PGPORT=x", "PGDATABASE=other", "PGUSER=other",
+		"PGPASSFILE=/none", "PGSSLKEY=/none", "PGSSLCERT=/none", "PGSSLCERTMODE=require", "PGSSLSNI=x", "PGSSLPASSWORD=other", "PGSSLNEGOTIATION=direct", "PGTZ=nowhere",
+		"PGMINPROTOCOLVERSION=x", "PGMAXPROTOCOLVERSION=x", "PGCHANNELBINDING=require", "PGREQUIREAUTH=none")
 	p.must(201, nil, "PUT", "/v1/users/bob/devices/"+deviceToken(1), phone)
 }
 

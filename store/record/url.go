@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net"
 	"net/url"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -117,6 +118,7 @@ func postgresConfig(u *url.URL) (*pgx.ConnConfig, error) {
 			options.Set(name, value)
 		}
 	}
+	_ = os.Unsetenv("PGSERVICE") // no option says that there is no service
 	full := url.URL{Scheme: "postgres", User: u.User, Host: u.Host, Path: "/" + u.Path, RawQuery: strings.ReplaceAll(options.Encode(), "+", "%20")}
 	c, err := pgx.ParseConfig(full.String())
 	if err != nil {
