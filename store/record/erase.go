@@ -148,23 +148,16 @@ func (db *DB) EraseUploads(ctx context.Context, o *Operation) (n int, err error)
 // Users who had this user as a contact are announced: their outbox rows with the relationships.
 func (db *DB) EraseContacts(ctx context.Context, o *Operation) (n int, rows map[string]Pair, err error) {
 	err = db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
-		removed := map[string]int64{}
-		where := " AND (deleted = TRUE OR updated_at <= ?)"
-		own := db.d.deleteSome("contacts", "owner, contact", "owner = ?"+where)
-		if err := deleteCounted(ctx, tx, removed, ErasedContacts, own, o.Subject, o.CreatedAt, chunk); err != nil {
+		contacts, err := db.eraseContacts(ctx, tx, o, "owner", "contact")
+		if err != nil {
 			return err
 		}
-		var owners []string
-		err := tx.SelectContext(ctx, &owners, "SELECT owner FROM contacts WHERE contact = ?"+where+" LIMIT ?"+db.d.forUpdate, o.Subject, o.CreatedAt, chunk)
+		owners, err := db.eraseContacts(ctx, tx, o, "contact", "owner")
 		if err != nil {
 			return err
 		}
 		rows = make(map[string]Pair, len(owners))
 		if len(owners) > 0 {
-			err := deleteCounted(ctx, tx, removed, ErasedContacts, "DELETE FROM contacts WHERE contact = ? AND owner IN (?)", o.Subject, owners)
-			if err != nil {
-				return err
-			}
 			out := make([]OutboxRow, len(owners))
 			for i, owner := range owners {
 				p := Pair{Owner: owner, Contact: o.Subject, Operation: o.ID}
@@ -175,12 +168,23 @@ func (db *DB) EraseContacts(ctx context.Context, o *Operation) (n int, rows map[
 				return err
 			}
 		}
-		if n = int(removed[ErasedContacts]); n == 0 {
+		if n = len(contacts) + len(owners); n == 0 {
 			return nil
 		}
-		return db.countRemoved(ctx, tx, o.ID, removed)
+		return db.countRemoved(ctx, tx, o.ID, map[string]int64{ErasedContacts: int64(n)})
 	})
 	return n, rows, err
+}
+
+// eraseContacts deletes a page of the relationships that have the user in one column, and returns the other column of
+// each. It locks them first: PostgreSQL would leave out a row that changes while a DELETE waits for it.
+func (db *DB) eraseContacts(ctx context.Context, tx *sqlx.Tx, o *Operation, user, other string) (others []string, err error) {
+	err = tx.SelectContext(ctx, &others, "SELECT "+other+" FROM contacts WHERE "+user+" = ? AND (deleted = TRUE OR updated_at <= ?) LIMIT ?"+db.d.forUpdate, o.Subject, o.CreatedAt, chunk)
+	if err != nil || len(others) == 0 {
+		return nil, err
+	}
+	_, err = execIn(ctx, tx, "DELETE FROM contacts WHERE "+user+" = ? AND "+other+" IN (?)", o.Subject, others)
+	return others, err
 }
 
 // EraseAnswers takes a user's name out of the answers that are kept for idempotency keys, from an
@@ -241,8 +245,7 @@ func (db *DB) OpenUploads(ctx context.Context, o *Operation) (n int64, err error
 func (db *DB) ForgetSettings(ctx context.Context, user string) (gone bool, version int64, err error) {
 	err = db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
 		gone = false
-		var versions []int64
-		if err := tx.SelectContext(ctx, &versions, "SELECT version FROM user_settings WHERE user_id = ?"+db.d.forUpdate, user); err != nil {
+		if err := db.lockUsers(ctx, tx, []string{user}); err != nil {
 			return err
 		}
 		for _, table := range []string{"devices", "opt_outs", "mutes", "topic_members"} {

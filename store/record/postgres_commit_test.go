@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jmoiron/sqlx"
+
 	"fanfare/api"
 	"fanfare/store/record"
 	"fanfare/store/storetest"
@@ -176,4 +178,78 @@ func TestCommitsThatPostgresRefuses(t *testing.T) {
 	if n := mustCount(t, db, "opt_outs"); n != 0 {
 		t.Errorf("%d rows are there", n)
 	}
+}
+
+// mustBegin runs a statement in a transaction that is not committed yet.
+func mustBegin(t testing.TB, db *record.DB, statement string) *sqlx.Tx {
+	t.Helper()
+	tx, err := db.SQL().BeginTxx(t.Context(), nil)
+	storetest.Must(t, err)
+	_, err = tx.ExecContext(t.Context(), statement)
+	storetest.Must(t, err)
+	return tx
+}
+
+// A user who gets a first setting while the user is erased is not forgotten.
+func TestFirstSettingsBesideAnErasure(t *testing.T) {
+	t.Parallel()
+	db := setup(t, storetest.Postgres(t))
+	tx := mustBegin(t, db, "WITH one AS (INSERT INTO user_settings (user_id, version) VALUES ('alice', 1)) INSERT INTO opt_outs (user_id, type, created_at) VALUES ('alice', 'x', 1)")
+	forgot := make(chan bool, 1)
+	go func() {
+		gone, _, err := db.ForgetSettings(t.Context(), "alice")
+		if err != nil {
+			t.Error(err)
+		}
+		forgot <- gone
+	}()
+	mustWaitForRow(t, db)
+	storetest.Must(t, tx.Commit())
+	if <-forgot || mustCount(t, db, "user_settings") != 1 {
+		t.Error("the settings are forgotten")
+	}
+}
+
+// Contacts that change while an erasure waits for them are erased, whichever side the user is on.
+func TestContactsChangeBesideAnErasure(t *testing.T) {
+	t.Parallel()
+	db := setup(t, storetest.Postgres(t))
+	mustPutContact(t, db, "alice", "bob", "friend")
+	mustPutContact(t, db, "carol", "alice", "friend")
+	o := mustErase(t, db, "alice")
+	tx := mustBegin(t, db, "UPDATE contacts SET deleted = TRUE")
+	erased := make(chan int, 1)
+	go func() {
+		n, _, err := db.EraseContacts(t.Context(), o)
+		if err != nil {
+			t.Error(err)
+		}
+		erased <- n
+	}()
+	mustWaitForRow(t, db)
+	storetest.Must(t, tx.Commit())
+	if n := <-erased; n != 2 || mustCount(t, db, "contacts") != 0 {
+		t.Errorf("%d of 2 relationships are erased", n)
+	}
+}
+
+// A load that finds no sale to mark does not return one that was made since: its settings would be those of another
+// load.
+func TestASaleIsMadeBesideItsLoad(t *testing.T) {
+	t.Parallel()
+	server := storetest.Postgres(t)
+	p, at := storetest.ProxyTo(t, server)
+	db, other := setup(t, at), mustOpen(t, record.Options{URL: server})
+	made := make(chan error, 1)
+	p.OnSent(func(_ *storetest.ProxyConn, sent []byte) storetest.Fate {
+		if bytes.Contains(sent, []byte("FROM sales WHERE id")) || bytes.HasSuffix(bytes.TrimRight(sent, "\x00"), []byte("commit")) {
+			p.OnSent(nil)
+			made <- other.PutSale(context.Background(), aSale("spring", 1))
+		}
+		return storetest.Pass
+	})
+	if s, err := db.LoadSale(t.Context(), "spring", "l1"); s != nil || err != nil {
+		t.Errorf("%+v %v", s, err)
+	}
+	storetest.Must(t, <-made)
 }

@@ -82,7 +82,9 @@ func (db *DB) PutSale(ctx context.Context, s Sale, restocks ...Restock) error {
 // refused. It returns nil if there is no such sale.
 func (db *DB) LoadSale(ctx context.Context, id, loading string) (s *Sale, err error) {
 	err = db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
-		if _, err := tx.ExecContext(ctx, "UPDATE sales SET loading = ? WHERE id = ?", loading, id); err != nil {
+		s = nil
+		n, err := affected(tx.ExecContext(ctx, "UPDATE sales SET loading = ? WHERE id = ?", loading, id))
+		if err != nil || n == 0 { // a sale that is made from now on is of another loading
 			return err
 		}
 		s, err = readSale(ctx, id, tx.GetContext)
