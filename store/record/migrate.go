@@ -28,17 +28,19 @@ func (db *DB) Migrate(ctx context.Context) error {
 	if err := db.checkServer(ctx); err != nil {
 		return err
 	}
-	p, err := db.provider()
-	if err != nil {
-		return err
-	}
 	var done []*goose.MigrationResult
 	// Other processes may write meanwhile. On a slow disk that keeps SQLite busy for longer than a
-	// step waits.
+	// step waits. A provider makes its table once at most, also if that fails.
 	up := func() error {
-		return again(ctx, func() (err error) { done, err = p.Up(ctx); return err })
+		return again(ctx, func() error {
+			p, err := db.provider()
+			if err == nil {
+				done, err = p.Up(ctx)
+			}
+			return err
+		})
 	}
-	err = up()
+	err := up()
 	if err != nil && strings.Contains(err.Error(), noZeroVersion) {
 		if err = db.mendVersions(ctx); err == nil {
 			err = up()

@@ -149,6 +149,25 @@ func TestMigrateAfterAStarterThatDiedAtItsFirstStep(t *testing.T) {
 	}
 }
 
+// A table of schema versions that cannot be made because something is in the way is made later, by the same start.
+func TestMigrateMakesTheTableOfVersionsLater(t *testing.T) {
+	t.Parallel()
+	db := mustOpen(t, record.Options{URL: storetest.EmptyPostgres(t)})
+	for _, statement := range []string{
+		"CREATE SEQUENCE tried",
+		"CREATE FUNCTION refuse() RETURNS EVENT_TRIGGER LANGUAGE plpgsql AS $$ BEGIN IF EXISTS (SELECT 1 FROM pg_event_trigger_ddl_commands()" +
+			" WHERE object_identity = 'public.goose_db_version') AND nextval('tried') <= 5 THEN RAISE EXCEPTION 'no' USING ERRCODE = '40001'; END IF; END $$",
+		"CREATE EVENT TRIGGER refuse ON ddl_command_end WHEN TAG IN ('CREATE TABLE') EXECUTE FUNCTION refuse()",
+	} {
+		_, err := db.SQL().ExecContext(t.Context(), statement)
+		storetest.Must(t, err)
+	}
+	storetest.Must(t, db.Migrate(t.Context()))
+	if n := mustCountRows(t, db, "tried WHERE last_value > 5"); n != 1 {
+		t.Error("the table was made at once: this test shows nothing")
+	}
+}
+
 func TestMigrationFiles(t *testing.T) {
 	t.Parallel()
 	names := map[string][]string{}
