@@ -14,6 +14,9 @@ exec </dev/null
 work=""
 mariadb_pid=""
 step_pid=""
+policy="" # these three are files of the system, while packages are installed
+clusters=""
+clusters_dir=""
 
 say() { printf '== %s\n' "$*"; }
 fail() { printf 'test.sh: %s\n' "$*" >&2; exit 1; }
@@ -30,10 +33,19 @@ stop() {
 	kill -KILL -- "-$pid" 2>/dev/null || true
 }
 
+# allow_services takes back what install changed, which held up the services of packages.
+allow_services() {
+	[ -z "$policy" ] || as_root rm -f "$policy"
+	[ -z "$clusters" ] || as_root rm -f "$clusters"
+	[ -z "$clusters_dir" ] || as_root rmdir -p --ignore-fail-on-non-empty "$clusters_dir" 2>/dev/null || true
+	policy="" clusters="" clusters_dir=""
+}
+
 clean_up() {
 	local status=$?
 	trap '' INT TERM HUP
 	trap - EXIT
+	allow_services || true
 	stop "$step_pid"
 	stop "$mariadb_pid"
 	if [ -n "$work" ]; then
@@ -90,14 +102,15 @@ as_root() {
 install() {
 	command -v apt-get >/dev/null || fail "please install: $* (only Debian and its kin are served automatically)"
 	say "installing $*"
-	local policy=/usr/sbin/policy-rc.d made="" clusters=/etc/postgresql-common/createcluster.d/fanfare-test.conf
-	if [ ! -e "$policy" ]; then
+	if [ ! -e /usr/sbin/policy-rc.d ]; then
+		policy=/usr/sbin/policy-rc.d
 		printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" >/dev/null
 		as_root chmod 755 "$policy"
-		made=yes
 	fi
 	case " $* " in *" postgresql "*)
-		as_root mkdir -p "$(dirname "$clusters")"
+		local dir=/etc/postgresql-common/createcluster.d
+		[ -d "$dir" ] || { clusters_dir=$dir && as_root mkdir -p "$dir"; }
+		clusters=$dir/fanfare-test.conf
 		echo 'create_main_cluster = false' | as_root tee "$clusters" >/dev/null
 		;;
 	esac
@@ -106,8 +119,7 @@ install() {
 		as_root env DEBIAN_FRONTEND=noninteractive apt-get update -qq &&
 			as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"
 	} >"$work/apt.log" 2>&1 || status=$?
-	[ -z "$made" ] || as_root rm -f "$policy"
-	as_root rm -f "$clusters"
+	allow_services
 	if [ "$status" != 0 ]; then
 		tail -n 30 "$work/apt.log" >&2
 		fail "apt-get failed"
