@@ -37,15 +37,19 @@ func (c *postgresConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, &connectError{err}
 	}
-	return &postgresConn{Conn: conn.(*stdlib.Conn)}, nil
+	return &postgresConn{Conn: conn.(*stdlib.Conn), opened: time.Now()}, nil
 }
 
 // postgresConn is a connection to PostgreSQL that is given up when the server takes no changes: after a fail-over
 // behind its address the next one leads to the new primary.
 type postgresConn struct {
 	*stdlib.Conn
+	opened  time.Time
 	useless bool
 }
+
+// youth is the age below which a connection says where the server's address leads now.
+const youth = time.Second
 
 // IsValid reports whether the pool may keep the connection.
 func (c *postgresConn) IsValid() bool { return !c.useless && !c.Conn.Conn().IsClosed() }
@@ -79,10 +83,15 @@ func (c *postgresConn) BeginTx(ctx context.Context, o driver.TxOptions) (driver.
 func (c *postgresConn) alone() bool { return c.Conn.Conn().PgConn().TxStatus() == 'I' }
 
 // judge gives the connection up if err says that the server takes no changes, or if it had cut the connection when a
-// statement alone came, as a server does that restarts: such a statement may run twice (exec).
+// statement alone came, as a server does that restarts: such a statement may run twice (exec). A young connection to a
+// server that takes no changes is not replaced for the same call, because the next one would lead there, too.
 func (c *postgresConn) judge(ctx context.Context, err error, alone bool) error {
 	var pg *pgconn.PgError
-	if errors.As(err, &pg) && pg.Code == readOnlyState || err != nil && alone && ctx.Err() == nil && c.Conn.Conn().IsClosed() {
+	switch {
+	case errors.As(err, &pg) && pg.Code == readOnlyState && time.Since(c.opened) < youth:
+		c.useless = true
+		return err
+	case errors.As(err, &pg) && pg.Code == readOnlyState, err != nil && alone && ctx.Err() == nil && c.Conn.Conn().IsClosed():
 		return c.giveUp(err)
 	}
 	return err

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -35,7 +36,8 @@ func mustBe(t testing.TB, server *storetest.PostgresServer, user, password strin
 }
 
 // Failure table: the database switches over behind its address. Connections to the old primary, which takes no writes,
-// are not used for another one; writes go to the new primary at once, reads within the life of a connection.
+// are not used for another one; writes go to the new primary as soon as they are a second old, reads within the life of a
+// connection.
 func TestPostgresSwitchesOverBehindItsAddress(t *testing.T) {
 	t.Parallel()
 	pair := storetest.NewPostgresPair(t)
@@ -57,7 +59,13 @@ func TestPostgresSwitchesOverBehindItsAddress(t *testing.T) {
 		})
 		storetest.WantCode(t, write(t.Context(), 0), api.CodeUnavailable)
 		pair.Redirect()
-		storetest.AtOnce(t, 30, write)
+		redirected := time.Now()
+		storetest.AtOnce(t, 30, func(ctx context.Context, i int) (err error) {
+			for err = write(ctx, i); err != nil && time.Since(redirected) < 3*time.Second; err = write(ctx, i) {
+				<-time.After(10 * time.Millisecond)
+			}
+			return err
+		})
 		storetest.Must(t, db.DeleteOutbox(t.Context(), "x"))
 		storetest.Eventually(t, 30*time.Second, "no connection leads to the old primary", func() bool {
 			_, err := db.Ping(t.Context())
@@ -170,19 +178,32 @@ func TestPostgresIsReadOnly(t *testing.T) {
 	server := storetest.PrivatePostgres(t)
 	db := setup(t, server.URL())
 	server.Exec("ALTER DATABASE fanfare SET default_transaction_read_only = on")
-	app := mustOpen(t, record.Options{URL: server.URL()})
+	p, at := storetest.ProxyTo(t, server.URL())
+	var connections sync.Map
+	p.OnSent(func(c *storetest.ProxyConn, _ []byte) storetest.Fate {
+		connections.Store(c, true)
+		return storetest.Pass
+	})
+	app := mustOpen(t, record.Options{URL: at + "?sslmode=disable"})
 	if _, err := app.Ping(t.Context()); !errors.Is(err, record.ErrReadOnly) {
 		t.Errorf("ping: %v", err)
 	}
 	_, err := app.PutOptOut(t.Context(), "alice", "x")
 	storetest.WantCode(t, err, api.CodeUnavailable)
 	storetest.WantCode(t, app.DeleteOutbox(t.Context(), "x"), api.CodeUnavailable)
+	opened := 0
+	connections.Range(func(any, any) bool { opened++; return true })
+	if opened > 4 {
+		t.Errorf("two changes opened %d connections", opened)
+	}
 	_, err = app.Settings(t.Context(), "alice")
 	storetest.Must(t, err)
 	_, err = db.SQL().ExecContext(t.Context(), "ALTER DATABASE fanfare RESET default_transaction_read_only")
 	storetest.Must(t, err)
-	_, err = app.PutOptOut(t.Context(), "alice", "x") // on a new connection
-	storetest.Must(t, err)
+	storetest.Eventually(t, 5*time.Second, "a change is made on a new connection", func() bool {
+		_, err := app.PutOptOut(t.Context(), "alice", "x")
+		return err == nil
+	})
 }
 
 // A user who may have few connections, and whatever else the server refuses for now, is "unavailable" and may be
