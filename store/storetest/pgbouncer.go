@@ -18,7 +18,7 @@ var sharedPgBouncer struct {
 
 // PgBouncer is the URL of a database of the shared PostgreSQL through PgBouncer in transaction mode, with its own
 // defaults for everything else. There are fewer connections to the server than clients have, so that transactions of
-// one client run on several of them. The test is skipped if PgBouncer is not installed.
+// one client run on several of them.
 func PgBouncer(t testing.TB, database string) string {
 	t.Helper()
 	u, err := url.Parse(database)
@@ -32,7 +32,7 @@ func mustSharedPgBouncer(t testing.TB, server *url.URL) string {
 	program, err := exec.LookPath("pgbouncer")
 	if err != nil {
 		if program = "/usr/sbin/pgbouncer"; exec.Command(program, "--version").Run() != nil {
-			t.Skip("pgbouncer is not installed; `make test` installs it")
+			t.Fatal("pgbouncer is needed (make test installs it on Debian)")
 		}
 	}
 	sharedPgBouncer.Lock()
