@@ -14,7 +14,7 @@ import (
 // Keys are on record with all that they have; a revocation stays, and so does the latest use.
 func TestKeysOnRecord(t *testing.T) {
 	t.Parallel()
-	eachRecord(t, func(t *testing.T, db *record.DB) {
+	eachConnection(t, func(t *testing.T, db *record.DB) {
 		ctx := t.Context()
 		name, ends := "Schlüssel 🎉 'x' \\", api.At(time.Now().Add(time.Hour))
 		key := func(id string) record.StoredKey {
@@ -64,7 +64,7 @@ func TestKeysOnRecord(t *testing.T) {
 // A later revocation never takes an earlier one back, and a repeat of its key has no effect.
 func TestRevocationsOnRecord(t *testing.T) {
 	t.Parallel()
-	eachRecord(t, func(t *testing.T, db *record.DB) {
+	eachConnection(t, func(t *testing.T, db *record.DB) {
 		ctx := t.Context()
 		revoke := func(user string, second int64, key string) {
 			t.Helper()

@@ -153,7 +153,7 @@ func TestSQLiteBusy(t *testing.T) {
 
 func TestConcurrentWritesOfTheSameThingAllSucceed(t *testing.T) {
 	t.Parallel()
-	eachRecord(t, func(t *testing.T, db *record.DB) {
+	eachConnection(t, func(t *testing.T, db *record.DB) {
 		const n = 32
 		future := api.At(time.Now().Add(time.Hour))
 		cases := map[string]func(ctx context.Context, i int) error{

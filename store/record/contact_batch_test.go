@@ -74,7 +74,7 @@ func TestR16_OneRowForABatch(t *testing.T) {
 // TestR16_ABatchOnce: a repeat with the same key does not bring back what was deleted since.
 func TestR16_ABatchOnce(t *testing.T) {
 	t.Parallel()
-	eachRecord(t, func(t *testing.T, db *record.DB) {
+	eachConnection(t, func(t *testing.T, db *record.DB) {
 		once := api.Idempotency{Scope: "s", Key: "k", Body: [32]byte{1}}
 		for n := range 2 {
 			row, replayed, err := db.PutContactBatch(t.Context(), "me", []record.Contact{contact("me", "bob", "friend")}, once)

@@ -20,7 +20,7 @@ func TestPutContact(t *testing.T) {
 		storetest.Must(t, db.SQL().Get(&v, "SELECT version FROM contacts WHERE owner = 'alice' AND contact = 'bob'"))
 		return v
 	}
-	eachRecord(t, func(t *testing.T, db *record.DB) {
+	eachConnection(t, func(t *testing.T, db *record.DB) {
 		steps := []struct {
 			relationship string // "": removed
 			created      bool
@@ -56,7 +56,7 @@ func TestPutContact(t *testing.T) {
 
 func TestContactsPages(t *testing.T) {
 	t.Parallel()
-	eachRecord(t, func(t *testing.T, db *record.DB) {
+	eachConnection(t, func(t *testing.T, db *record.DB) {
 		for _, name := range []string{"c", "a", "B", "b"} {
 			mustPutContact(t, db, "alice", name, "friend")
 		}
@@ -74,7 +74,7 @@ func TestContactsPages(t *testing.T) {
 // R9: who may see what.
 func TestActivities(t *testing.T) {
 	t.Parallel()
-	eachRecord(t, func(t *testing.T, db *record.DB) {
+	eachConnection(t, func(t *testing.T, db *record.DB) {
 		at := map[api.Visibility]int64{"public": 10, "contacts": 20, "friends": 30, "family": 40, "private": 50}
 		for v, ms := range at {
 			mustPutUpload(t, db, upload("o-"+string(v), "owner", v, ms))
@@ -148,7 +148,7 @@ func activityText(list []record.Activity) string {
 // twice, contacts named twice, names that cannot be and times before 1970.
 func TestActivitiesOfMany(t *testing.T) {
 	t.Parallel()
-	eachRecord(t, func(t *testing.T, db *record.DB) {
+	eachConnection(t, func(t *testing.T, db *record.DB) {
 		var queries []record.ActivityQuery
 		var want []string
 		for i := range 40 {
@@ -177,7 +177,7 @@ func TestActivitiesOfMany(t *testing.T) {
 // those who may see the upload.
 func TestFollowers(t *testing.T) {
 	t.Parallel()
-	eachRecord(t, func(t *testing.T, db *record.DB) {
+	eachConnection(t, func(t *testing.T, db *record.DB) {
 		calls := []string{"", "contact", "friend", "family"}
 		want := map[api.Visibility][]string{}
 		for i := range 40 {
@@ -219,7 +219,7 @@ func TestFollowers(t *testing.T) {
 
 func TestOutboxPage(t *testing.T) {
 	t.Parallel()
-	eachRecord(t, func(t *testing.T, db *record.DB) {
+	eachConnection(t, func(t *testing.T, db *record.DB) {
 		for i := range 25 {
 			mustPutUpload(t, db, upload(fmt.Sprint("u", i), "alice", "public", 1))
 		}

@@ -63,7 +63,7 @@ func mustDrop(t testing.TB, db *record.DB, n int, at int64) {
 // and one of another user, in one transaction with one row in the outbox.
 func TestP13_ABatchIsWhatItsCallsWouldBe(t *testing.T) {
 	t.Parallel()
-	eachRecord(t, func(t *testing.T, db *record.DB) {
+	eachConnection(t, func(t *testing.T, db *record.DB) {
 		again, _, alice := mustPut(t, db, "alice", token(1))
 		mustPut(t, db, "alice", token(2))
 		mustDrop(t, db, 2, 1000)
@@ -175,7 +175,7 @@ func TestP13_AFiftyFirstDevice(t *testing.T) {
 // TestP13_AnOldOwnerIsNoticed: a batch that knows another owner than there is now changes nothing.
 func TestP13_AnOldOwnerIsNoticed(t *testing.T) {
 	t.Parallel()
-	eachRecord(t, func(t *testing.T, db *record.DB) {
+	eachConnection(t, func(t *testing.T, db *record.DB) {
 		mustPut(t, db, "bob", token(1))
 		for _, owners := range []map[string]string{nil, {token(1): "alice"}} {
 			_, _, err := db.PutDevices(t.Context(), record.DeviceBatch{Devices: []api.DeviceEntry{entry("carl", 2), entry("carl", 1)}, Owners: owners}, api.Idempotency{})

@@ -61,7 +61,7 @@ func TestMigrate(t *testing.T) {
 	})
 	t.Run("AfterAStarterThatDiedInTheMiddle", func(t *testing.T) {
 		t.Parallel()
-		eachRecord(t, func(t *testing.T, db *record.DB) {
+		eachConnection(t, func(t *testing.T, db *record.DB) {
 			for _, half := range []string{"DELETE FROM goose_db_version WHERE version_id > 0", "DROP TABLE operations", "DELETE FROM versions WHERE name = 'api_keys'"} {
 				_, err := db.SQL().Exec(half)
 				storetest.Must(t, err)

@@ -18,7 +18,7 @@ const month = 30 * 24 * time.Hour
 // Deleted uploads and contacts are forgotten after their time, unless the outbox names them.
 func TestPurgeDeleted(t *testing.T) {
 	t.Parallel()
-	eachRecord(t, func(t *testing.T, db *record.DB) {
+	eachConnection(t, func(t *testing.T, db *record.DB) {
 		ctx := t.Context()
 		names := func(query string) (all []string) {
 			storetest.Must(t, db.SQL().Select(&all, query))

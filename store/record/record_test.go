@@ -17,6 +17,16 @@ func eachRecord(t *testing.T, fn func(t *testing.T, db *record.DB)) {
 	storetest.EachDialect(t, func(t *testing.T, url string) { fn(t, setup(t, url)) })
 }
 
+// eachConnection is eachRecord, and runs the test through PgBouncer, too. Its tests have each kind of statement once.
+func eachConnection(t *testing.T, fn func(t *testing.T, db *record.DB)) {
+	t.Helper()
+	eachRecord(t, fn)
+	t.Run("pgbouncer", func(t *testing.T) {
+		t.Parallel()
+		fn(t, setup(t, storetest.PgBouncer(t, storetest.Postgres(t))))
+	})
+}
+
 func setup(t testing.TB, url string) *record.DB {
 	t.Helper()
 	db := mustOpen(t, record.Options{URL: url})
@@ -56,7 +66,7 @@ func TestOpen(t *testing.T) {
 			}
 		})
 	}
-	eachRecord(t, func(t *testing.T, db *record.DB) {
+	eachConnection(t, func(t *testing.T, db *record.DB) {
 		took, err := db.Ping(t.Context())
 		if err != nil || took <= 0 {
 			t.Fatalf("ping: %v, %v", took, err)
@@ -66,7 +76,7 @@ func TestOpen(t *testing.T) {
 
 func TestEventTypes(t *testing.T) {
 	t.Parallel()
-	eachRecord(t, func(t *testing.T, db *record.DB) {
+	eachConnection(t, func(t *testing.T, db *record.DB) {
 		ctx, before := t.Context(), mustVersion(t, db, record.VersionEventTypes)
 		ttl := int64(60)
 		r := &api.EventTypeRequest{Title: "Grüße 🎉", Body: "{{.actor}}", TTLSeconds: &ttl, APS: []byte(`{"badge":1}`)}

@@ -28,7 +28,7 @@ func TestRelay(t *testing.T) {
 	due := record.RelayOptions{Age: time.Nanosecond}
 	t.Run("WhatIsDoneGoesAndTheRestComesAgain", func(t *testing.T) {
 		t.Parallel()
-		eachRecord(t, func(t *testing.T, db *record.DB) {
+		eachConnection(t, func(t *testing.T, db *record.DB) {
 			for i := range 3 {
 				mustPutUpload(t, db, upload(fmt.Sprint("u", i), "alice", "public", 1))
 			}

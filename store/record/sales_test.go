@@ -23,7 +23,7 @@ func aSale(id string, version int64) record.Sale {
 
 func TestPutSale(t *testing.T) {
 	t.Parallel()
-	eachRecord(t, func(t *testing.T, db *record.DB) {
+	eachConnection(t, func(t *testing.T, db *record.DB) {
 		if got, err := db.Sale(t.Context(), "spring"); got != nil || err != nil {
 			t.Fatalf("a sale that is not there: %+v, %v", got, err)
 		}
@@ -46,7 +46,7 @@ func anOrder(sale string, n int, lines ...api.Line) record.Order {
 
 func TestPutOrders(t *testing.T) {
 	t.Parallel()
-	eachRecord(t, func(t *testing.T, db *record.DB) {
+	eachConnection(t, func(t *testing.T, db *record.DB) {
 		var orders []record.Order
 		for n := range 100 {
 			orders = append(orders, anOrder("spring", n, api.Line{SKU: "a", Quantity: 1}, api.Line{SKU: "b", Quantity: int64(n)}))
@@ -164,7 +164,7 @@ func TestS9_WhoKnowsNoLoadingCannotWrite(t *testing.T) {
 // belongs to it can be written any more. A later sale can, by its name, unless the id was used.
 func TestS20_ADeletedSale(t *testing.T) {
 	t.Parallel()
-	eachRecord(t, func(t *testing.T, db *record.DB) {
+	eachConnection(t, func(t *testing.T, db *record.DB) {
 		ctx := t.Context()
 		for id, sold := range map[string]int{"free": 0, "sold": 1, "autumn": 0} {
 			s := aSale(id, 3)
@@ -252,7 +252,7 @@ func TestS20_ADeletionBesideWrites(t *testing.T) {
 // Sales are listed by id, without what was deleted.
 func TestSalesAreListed(t *testing.T) {
 	t.Parallel()
-	eachRecord(t, func(t *testing.T, db *record.DB) {
+	eachConnection(t, func(t *testing.T, db *record.DB) {
 		for _, id := range []string{"c", "a", "d", "b"} {
 			storetest.Must(t, db.PutSale(t.Context(), aSale(id, 2)))
 		}

@@ -14,7 +14,7 @@ import (
 // advanced once.
 func TestSchedulesOnRecord(t *testing.T) {
 	t.Parallel()
-	eachRecord(t, func(t *testing.T, db *record.DB) {
+	eachConnection(t, func(t *testing.T, db *record.DB) {
 		ctx := t.Context()
 		due := time.UnixMilli(time.Now().Add(time.Hour).UnixMilli())
 		next := func(_, last time.Time) (time.Time, error) {

@@ -153,7 +153,7 @@ func TestW2_TargetsAreOnRecord(t *testing.T) {
 
 func TestDevices(t *testing.T) {
 	t.Parallel()
-	eachRecord(t, func(t *testing.T, db *record.DB) {
+	eachConnection(t, func(t *testing.T, db *record.DB) {
 		first, created, c := mustPut(t, db, "alice", token(1))
 		if !created || first.State != api.DeviceActive || len(c.Users) != 1 || c.Users[0].User != "alice" || c.Users[0].Version < 1 || mustCount(t, db, "outbox") != 2 {
 			t.Fatalf("created %v: %+v %+v", created, first, c)
@@ -198,7 +198,7 @@ func TestDevices(t *testing.T) {
 
 func TestSetDeviceState(t *testing.T) {
 	t.Parallel()
-	eachRecord(t, func(t *testing.T, db *record.DB) {
+	eachConnection(t, func(t *testing.T, db *record.DB) {
 		d, _, _ := mustPut(t, db, "alice", token(1))
 		before, after := api.AtMillis(d.RegisteredAt.UnixMilli()-1), api.AtMillis(d.RegisteredAt.UnixMilli()+1000)
 		steps := []struct {
@@ -297,7 +297,7 @@ func TestOptOutLimit(t *testing.T) {
 
 func TestMutes(t *testing.T) {
 	t.Parallel()
-	eachRecord(t, func(t *testing.T, db *record.DB) {
+	eachConnection(t, func(t *testing.T, db *record.DB) {
 		ctx := t.Context()
 		past, future := api.At(time.Now().Add(-time.Hour)), api.At(time.Now().Add(time.Hour))
 		_, err := db.PutMute(ctx, "alice", "album:1", &past)
@@ -364,7 +364,7 @@ func mustCount(t testing.TB, db *record.DB, table string) (n int) {
 
 func TestSnapshots(t *testing.T) {
 	t.Parallel()
-	eachRecord(t, func(t *testing.T, db *record.DB) {
+	eachConnection(t, func(t *testing.T, db *record.DB) {
 		ctx := t.Context()
 		a, _, _ := mustPut(t, db, "alice", token(1))
 		mustPut(t, db, "alice", token(2))
@@ -411,7 +411,7 @@ func TestVersionsRiseInTheOrderOfCommits(t *testing.T) {
 
 func TestOutbox(t *testing.T) {
 	t.Parallel()
-	eachRecord(t, func(t *testing.T, db *record.DB) {
+	eachConnection(t, func(t *testing.T, db *record.DB) {
 		ctx := t.Context()
 		mustPut(t, db, "alice", token(1))
 		due, err := db.OutboxPage(ctx, record.KindSettings, 5000, record.OpenRow{}, 10)

@@ -13,7 +13,7 @@ import (
 // the one that signs stays, however old.
 func TestU1_ReplacedKeysGo(t *testing.T) {
 	t.Parallel()
-	eachRecord(t, func(t *testing.T, db *record.DB) {
+	eachConnection(t, func(t *testing.T, db *record.DB) {
 		ctx := t.Context()
 		age := func(id string, d time.Duration) {
 			_, err := db.SQL().ExecContext(ctx, "UPDATE token_keys SET created_at = created_at - ? WHERE id = ?", d.Milliseconds(), id)

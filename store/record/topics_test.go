@@ -45,7 +45,7 @@ func change(add, remove []string) *api.TopicUsersRequest {
 // TestP11_JoiningAndLeaving: a topic has the members who joined it last, however often.
 func TestP11_JoiningAndLeaving(t *testing.T) {
 	t.Parallel()
-	eachRecord(t, func(t *testing.T, db *record.DB) {
+	eachConnection(t, func(t *testing.T, db *record.DB) {
 		for _, user := range []string{"b", "B", "a", "b"} {
 			mustJoin(t, db, user, "news")
 		}
@@ -79,7 +79,7 @@ func TestP11_JoiningAndLeaving(t *testing.T) {
 // TestP11_MembersAreCountedUpToABound: a page of the list of topics reads so many members of each and no more.
 func TestP11_MembersAreCountedUpToABound(t *testing.T) {
 	t.Parallel()
-	eachRecord(t, func(t *testing.T, db *record.DB) {
+	eachConnection(t, func(t *testing.T, db *record.DB) {
 		fill := func(topic string, n int) {
 			mustInsert(t, db, "topic_members (topic, user_id, joined_at)", n, func(i int) string { return fmt.Sprintf("('%s', 'u%05d', 1)", topic, i) })
 		}
@@ -102,7 +102,7 @@ func TestP11_MembersAreCountedUpToABound(t *testing.T) {
 // TestP11_ChangesAreAllOrNone: one user who is in too many topics keeps everybody out and in.
 func TestP11_ChangesAreAllOrNone(t *testing.T) {
 	t.Parallel()
-	eachRecord(t, func(t *testing.T, db *record.DB) {
+	eachConnection(t, func(t *testing.T, db *record.DB) {
 		users := make([]string, api.MaxTopicChange)
 		for i := range users {
 			users[i] = fmt.Sprintf("u%04d", i)
@@ -198,7 +198,7 @@ func TestP11_ARepeatChangesNothing(t *testing.T) {
 // once a topic is closed nobody gets in any more.
 func TestU8_OnlyOpenTopicsAreJoined(t *testing.T) {
 	t.Parallel()
-	eachRecord(t, func(t *testing.T, db *record.DB) {
+	eachConnection(t, func(t *testing.T, db *record.DB) {
 		mustJoin(t, db, "amy", "closed")
 		mustJoin(t, db, "bob", "own")
 		said := map[string]bool{}
@@ -257,7 +257,7 @@ func TestU8_NobodyJoinsAClosedTopic(t *testing.T) {
 // many devices the user has and in whatever state the others are.
 func TestP12_UsersWithADevice(t *testing.T) {
 	t.Parallel()
-	eachRecord(t, func(t *testing.T, db *record.DB) {
+	eachConnection(t, func(t *testing.T, db *record.DB) {
 		states := []api.DeviceState{api.DeviceActive, api.DeviceSuspect, api.DeviceDropped}
 		var want []string
 		for i := range 40 {

@@ -92,7 +92,7 @@ func TestSetVisibility(t *testing.T) {
 		{true, true, true, false, false},
 		{true, true, true, true, false},
 	}
-	eachRecord(t, func(t *testing.T, db *record.DB) {
+	eachConnection(t, func(t *testing.T, db *record.DB) {
 		for i, from := range order {
 			for j, to := range order {
 				id := fmt.Sprintf("%s-%s", from, to)
@@ -114,7 +114,7 @@ func TestSetVisibility(t *testing.T) {
 
 func TestDeleteUpload(t *testing.T) {
 	t.Parallel()
-	eachRecord(t, func(t *testing.T, db *record.DB) {
+	eachConnection(t, func(t *testing.T, db *record.DB) {
 		mustPutUpload(t, db, upload("u1", "alice", "public", 1000))
 		storetest.Must(t, db.DeleteUpload(t.Context(), "u1"))
 		storetest.Must(t, db.DeleteUpload(t.Context(), "u1"))
@@ -139,7 +139,7 @@ func TestIdempotentUpload(t *testing.T) {
 		t.Helper()
 		return db.PutUpload(t.Context(), r, i)
 	}
-	eachRecord(t, func(t *testing.T, db *record.DB) {
+	eachConnection(t, func(t *testing.T, db *record.DB) {
 		first, replayed, err := put(t, db, &api.UploadRequest{ID: "u1", Owner: "alice", Visibility: "public"}, key("a", "1"))
 		if err != nil || replayed || !first.Created {
 			t.Fatalf("first: %+v, %t, %v", first, replayed, err)
