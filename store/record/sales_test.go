@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 	"testing"
 
 	"fanfare/store/storetest"
@@ -53,8 +52,8 @@ func TestPutOrders(t *testing.T) {
 		}
 		storetest.AtOnce(t, 4, func(ctx context.Context, i int) error { return db.PutOrders(ctx, orders[i*20:]) })
 		storetest.Must(t, db.PutOrders(t.Context(), orders))
-		twice := append(slices.Clone(orders[:50]), orders[:50]...) // an order's job may have been enqueued twice
-		storetest.Must(t, db.PutOrders(t.Context(), twice))
+		twice := anOrder("winter", 1, api.Line{SKU: "a", Quantity: 1}) // its job may have been enqueued twice
+		storetest.Must(t, db.PutOrders(t.Context(), []record.Order{orders[7], twice, orders[7], twice}))
 		other := orders[5]
 		other.Lines = []api.Line{{SKU: "a", Quantity: 1}, {SKU: "b", Quantity: 999}}
 		storetest.Must(t, db.PutOrders(t.Context(), []record.Order{other, anOrder("autumn", 1, api.Line{SKU: "a", Quantity: 7})}))
