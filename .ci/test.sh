@@ -14,7 +14,7 @@ exec </dev/null
 work=""
 mariadb_pid=""
 step_pid=""
-policy="" # these three are files of the system, while packages are installed
+policy="" # these three are files of the system that are there only while packages are installed
 clusters=""
 clusters_dir=""
 
@@ -33,7 +33,7 @@ stop() {
 	kill -KILL -- "-$pid" 2>/dev/null || true
 }
 
-# allow_services takes back what install changed, which held up the services of packages.
+# allow_services removes the files by which install holds up the services of packages.
 allow_services() {
 	[ -z "$policy" ] || as_root rm -f "$policy"
 	[ -z "$clusters" ] || as_root rm -f "$clusters"
@@ -75,7 +75,7 @@ find_program() {
 missing() {
 	find_program redis-server >/dev/null || echo redis-server
 	{ find_program mariadbd mysqld && find_program mariadb-install-db mysql_install_db; } >/dev/null || echo mariadb-server
-	{ find_program initdb || ls /usr/lib/postgresql/*/bin/initdb; } >/dev/null 2>&1 || echo postgresql
+	{ find_program initdb || ls /usr/lib/postgresql/[1-9][0-9]/bin/initdb; } >/dev/null 2>&1 || echo postgresql
 	find_program pgbouncer >/dev/null || echo pgbouncer
 	find_program chromium chromium-browser google-chrome >/dev/null || echo chromium
 	find_program python3 >/dev/null || echo python3 # these two for the workers of docs/jobs.md and the programs of docs/start
@@ -93,14 +93,14 @@ as_root() {
 	if [ "$(id -u)" = 0 ]; then
 		"$@"
 	else
-		command -v sudo >/dev/null || fail "installing packages needs root or sudo"
 		sudo -n "$@"
 	fi
 }
 
-# install adds packages without starting the services they bring, or making a cluster of PostgreSQL.
+# install adds packages. It starts no services that they bring, and makes no cluster of PostgreSQL for the system.
 install() {
 	command -v apt-get >/dev/null || fail "please install: $* (only Debian and its kin are served automatically)"
+	as_root true 2>/dev/null || fail "please install: $* (to do that, this script needs root, or sudo without a password)"
 	say "installing $*"
 	if [ ! -e /usr/sbin/policy-rc.d ]; then
 		policy=/usr/sbin/policy-rc.d
@@ -246,7 +246,7 @@ main() {
 	# shellcheck disable=SC2086 # a list of words
 	[ -z "$packages" ] || install $packages
 	mkdir "$work/tmp"
-	chmod 711 "$work" "$work/tmp" # PostgreSQL does not run as root, and becomes another user
+	chmod 711 "$work" "$work/tmp" # root starts PostgreSQL as another user, who has to reach its files
 	export TMPDIR=$work/tmp
 	start_mariadb
 	# Not ours, and by far the slowest under the race detector: SQLite, translated to
