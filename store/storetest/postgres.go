@@ -169,7 +169,7 @@ func (s *PostgresServer) Addr() string { return fmt.Sprintf("127.0.0.1:%d", s.po
 // Exec runs statements in the database.
 func (s *PostgresServer) Exec(statements string) { mustExecPostgres(s.t, s.URL(), statements) }
 
-// Kill ends the server at once: its processes clean nothing up but what they share with the kernel, and the next start
+// Kill ends the server at once. It gives back its shared memory and cleans up nothing else, so that the next start
 // recovers as after a crash.
 func (s *PostgresServer) Kill() { s.end(syscall.SIGQUIT) }
 
@@ -226,8 +226,8 @@ func mustInitPostgres(t testing.TB) (dir, password string) {
 	return dir, password
 }
 
-// PostgresVersion is the major version of the PostgreSQL that tests use. From 15 on its databases have a collation that is
-// not by bytes.
+// PostgresVersion is the major version of the PostgreSQL that tests use. From 15 on tests get databases with a collation
+// that does not compare bytes.
 func PostgresVersion(t testing.TB) int {
 	t.Helper()
 	out, err := exec.Command(mustFindPostgres(t, "initdb"), "--version").Output() // initdb (PostgreSQL) 15.14 (Debian ...)
@@ -303,7 +303,7 @@ func mustFindPostgres(t testing.TB, program string) string {
 	if path, err := exec.LookPath(program); err == nil {
 		return path
 	}
-	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/" + program) // the pattern is right
+	found, _ := filepath.Glob("/usr/lib/postgresql/[1-9][0-9]/bin/" + program) // the pattern is right
 	if len(found) == 0 {
 		t.Fatalf("%s is needed: install PostgreSQL (make test does it on Debian)", program)
 	}
