@@ -37,9 +37,9 @@ type dialect struct {
 
 // namesForm is how many viewers with the names of contacts are passed to a statement. They form
 // one document, whatever their number, so that the statement is prepared once and its values
-// need no analysis. from reads the document, and the contacts c in it. With arrays there are two documents: the
-// viewers, and beside each the name of a contact. PostgreSQL plans with the length of an array, and with a hundred
-// names of any JSON, for which it would compile a query that takes less time than to compile it.
+// need no analysis. from reads the document, and the contacts c in it. With arrays there are two documents: the names
+// of contacts, and for each of them its viewer. PostgreSQL plans with the length of an array. Of JSON it expects a
+// hundred names, and would spend more time on compiling the query than the query takes.
 type namesForm struct {
 	from                 string
 	arrays               bool
@@ -85,8 +85,8 @@ func sqliteDialect() dialect {
 	}
 }
 
-// postgresDialect: the clock is that of the statement's begin, which an index can be searched by, in place of the
-// transaction's. Each contact is looked up by itself (relationship), whatever the planner thinks of their number.
+// postgresDialect: the clock says when the statement began, not when the transaction did, and is stable, so that an
+// index can be searched by it. Each contact is looked up by itself (relationship), however many the planner expects.
 func postgresDialect() dialect {
 	return dialect{
 		name: "postgres", goose: goose.DialectPostgres, driver: "pgx", postgres: true, maxOpen: 32,
@@ -105,8 +105,8 @@ func postgresDialect() dialect {
 	}
 }
 
-// relationship ends a JOIN: alias is the row with the relationship of an owner to a contact, if there is one. The cost
-// of a row is that of a look-up.
+// relationship ends a JOIN: alias is the row with the relationship of an owner to a contact, if there is one. Each is
+// one look-up in an index.
 func (d dialect) relationship(alias, owner, contact string) string {
 	if d.postgres {
 		return lateralRelationship(alias, owner, contact)

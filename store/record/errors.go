@@ -116,8 +116,8 @@ func Refused(err error) bool {
 	return errors.As(err, &my) && slices.Contains([]uint16{1044, 1045, 1049, 1130, 1698, 1862, 3118, 3159, 4151}, my.Number)
 }
 
-// bouncerRefused tells PgBouncer's refusals of a user or a database from all others, for which some of its versions
-// have the same state.
+// bouncerRefused tells PgBouncer's refusals of a user or a database from its others, which have the same state in some of
+// its versions.
 func bouncerRefused(pg *pgconn.PgError) bool {
 	return pg.Code == "08P01" && (strings.Contains(pg.Message, "authentication failed") || strings.HasPrefix(pg.Message, "no such "))
 }

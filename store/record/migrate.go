@@ -30,7 +30,7 @@ func (db *DB) Migrate(ctx context.Context) error {
 	}
 	var done []*goose.MigrationResult
 	// Other processes may write meanwhile. On a slow disk that keeps SQLite busy for longer than a
-	// step waits. A provider makes its table once at most, also if that fails.
+	// step waits. A provider tries only once to make its table, so each try has a provider of its own.
 	up := func() error {
 		return again(ctx, func() error {
 			p, err := db.provider()
@@ -136,8 +136,8 @@ func (db *DB) provider() (*goose.Provider, error) {
 	return p, nil
 }
 
-// locker is a lock beside a file, or a row of a server, which needs no session: one behind PgBouncer may be another
-// one for each statement.
+// locker locks a file beside that of SQLite, or a row in a table of the server. A row needs no session, which behind
+// PgBouncer may be another one for each statement.
 func (db *DB) locker() (lock.Locker, error) {
 	options := []lock.TableLockerOption{lock.WithTableLockTimeout(migrateRest, migrateTries), lock.WithTableRetryPolicy(db.tellLock())}
 	switch {

@@ -44,8 +44,7 @@ func (r orderRow) order() (o Order, err error) {
 const ordersAtOnce = 100
 
 // PutOrders writes at most 100 orders, each at most once: if a reservation's order is on record
-// already, it stays as it is. When it returns nil, all of them are where PostgreSQL keeps what it has committed, on
-// synchronous standbys too.
+// already, it stays as it is. When it returns nil, the synchronous standbys of PostgreSQL have all of them, too.
 func (db *DB) PutOrders(ctx context.Context, orders []Order) error {
 	if len(orders) == 0 {
 		return nil

@@ -48,7 +48,7 @@ type postgresConn struct {
 	useless bool
 }
 
-// youth is the age below which a connection says where the server's address leads now.
+// youth is the age below which a connection leads to where the server's address leads now.
 const youth = time.Second
 
 // IsValid reports whether the pool may keep the connection.
@@ -82,9 +82,10 @@ func (c *postgresConn) BeginTx(ctx context.Context, o driver.TxOptions) (driver.
 // alone reports whether the connection is in no transaction, so that the next statement is one by itself.
 func (c *postgresConn) alone() bool { return c.Conn.Conn().PgConn().TxStatus() == 'I' }
 
-// judge gives the connection up if err says that the server takes no changes, or if it had cut the connection when a
-// statement alone came, as a server does that restarts: such a statement may run twice (exec). A young connection to a
-// server that takes no changes is not replaced for the same call, because the next one would lead there, too.
+// judge gives the connection up if err says that the server takes no changes. It does the same if the connection broke
+// under a statement outside a transaction, as when the server restarts: the pool then runs the statement again, which
+// may run twice (exec). A young connection to a server that takes no changes is not replaced for the same call, because
+// the next one would lead there, too.
 func (c *postgresConn) judge(ctx context.Context, err error, alone bool) error {
 	var pg *pgconn.PgError
 	switch {

@@ -103,7 +103,7 @@ func (db *DB) try(ctx context.Context, f func(context.Context, *sqlx.Tx) error) 
 	return commit(ctx, tx)
 }
 
-// commit sends COMMIT. An error that says so means that the transaction was rolled back. Any other leaves the outcome
+// commit sends COMMIT. Some errors say that the transaction was rolled back (rolledBack). Any other leaves the outcome
 // unknown.
 func commit(ctx context.Context, tx *sqlx.Tx) error {
 	err := within(ctx, tx.Commit)
@@ -165,8 +165,8 @@ func (db *DB) unlockWriter() {
 	}
 }
 
-// statement is a query that is prepared once on each connection that runs it, unless the connection may be another one
-// a moment later, as behind PgBouncer.
+// statement is a query that is prepared once on each connection that runs it. It is not prepared if it is unstable:
+// behind PgBouncer a connection may lead to another session a moment later.
 type statement struct {
 	query    string
 	unstable bool
