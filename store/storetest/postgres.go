@@ -31,9 +31,10 @@ import (
 // has fanfare's tables.
 var sharedPostgres struct {
 	sync.Mutex
-	url    string
-	dir    string // has the data before it was used, from which all servers of the test binary begin
-	tables string // the database; "": not made yet
+	url      string
+	dir      string // has the data before it was used, from which all servers of the test binary begin
+	strategy string // how it makes databases
+	tables   string // the database; "": not made yet
 }
 
 // EachDialect runs a test on all kinds of database, as parallel subtests "mysql", "postgres" and "sqlite".
@@ -66,7 +67,7 @@ func mustPostgres(t testing.TB, like string) string {
 	t.Helper()
 	server := mustSharedPostgres(t)
 	name := "fanfare_" + strings.ToLower(rand.Text()[:16])
-	mustExecPostgres(t, server, "CREATE DATABASE "+name+" TEMPLATE "+like)
+	mustExecPostgres(t, server, "CREATE DATABASE "+name+" TEMPLATE "+like+sharedPostgres.strategy)
 	t.Cleanup(func() { mustExecPostgres(t, server, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)") })
 	return inDatabase(server, name)
 }
@@ -100,6 +101,9 @@ func mustSharedPostgres(t testing.TB) string {
 		server := postgresURL(password, port)
 		mustAnswer(t, server, dir)
 		sharedPostgres.url, sharedPostgres.dir = server, dir
+		if PostgresVersion(t) >= 15 {
+			sharedPostgres.strategy = " STRATEGY FILE_COPY" // by default it logs each page, which takes twice as long
+		}
 	}
 	return sharedPostgres.url
 }
