@@ -379,13 +379,7 @@ func TestPostgresPagesCostTheSameAnywhere(t *testing.T) {
 	t.Parallel()
 	db := setup(t, storetest.Postgres(t))
 	const n, limit = 10_000, 50
-	rows := make([]record.Contact, 0, 2*n)
-	for i := range n {
-		name := fmt.Sprintf("u%05d", i)
-		rows = append(rows, record.Contact{Owner: name, Contact: "star", Relationship: "contact"}, record.Contact{Owner: "star", Contact: name, Relationship: "friend"})
-	}
-	storetest.Must(t, db.PutContacts(t.Context(), rows...))
-	mustInsert(t, db, "topic_members (topic, user_id, joined_at)", n, func(i int) string { return fmt.Sprintf("('star', 'u%05d', 1)", i) })
+	mustPutStar(t, db, n)
 	mustInsert(t, db, devicesInto, n, func(i int) string {
 		if i > 1000 && i < 9000 {
 			return deviceValues(i, api.DeviceDropped)
