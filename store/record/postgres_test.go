@@ -47,20 +47,20 @@ func TestPostgresSwitchesOverBehindItsAddress(t *testing.T) {
 		return err
 	}
 	for range 2 {
-		storetest.AtOnce(t, 30, write)
+		storetest.AtOnce(t, 10, write)
 		pair.Demote()
 		storetest.Eventually(t, 30*time.Second, "the old primary answers, and is found to be read-only", func() bool {
 			_, err := db.Ping(t.Context())
 			return errors.Is(err, record.ErrReadOnly)
 		})
-		storetest.AtOnce(t, 30, func(ctx context.Context, i int) error { // so that the pool has many connections to it
+		storetest.AtOnce(t, 10, func(ctx context.Context, i int) error { // so that the pool has many connections to it
 			_, err := db.Settings(ctx, fmt.Sprint("user", i))
 			return err
 		})
 		storetest.WantCode(t, write(t.Context(), 0), api.CodeUnavailable)
 		pair.Redirect()
 		redirected := time.Now()
-		storetest.AtOnce(t, 30, func(ctx context.Context, i int) (err error) {
+		storetest.AtOnce(t, 10, func(ctx context.Context, i int) (err error) {
 			for err = write(ctx, i); err != nil && time.Since(redirected) < 10*time.Second; err = write(ctx, i) {
 				<-time.After(10 * time.Millisecond)
 			}
@@ -84,12 +84,12 @@ func TestPostgresRestarts(t *testing.T) {
 		return err
 	}
 	for range 2 {
-		storetest.AtOnce(t, 30, write)
+		storetest.AtOnce(t, 10, write)
 		server.Restart()
-		storetest.AtOnce(t, 30, write)
+		storetest.AtOnce(t, 10, write)
 	}
-	if n := mustCount(t, db, "opt_outs"); n != 30 {
-		t.Errorf("%d of 30 rows are there", n)
+	if n := mustCount(t, db, "opt_outs"); n != 10 {
+		t.Errorf("%d of 10 rows are there", n)
 	}
 }
 
