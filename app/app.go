@@ -23,6 +23,7 @@ import (
 	"fanfare/openapi"
 	"fanfare/store/apikeys"
 	"fanfare/store/apps"
+	"fanfare/store/badges"
 	"fanfare/store/chat"
 	"fanfare/store/chat/live"
 	"fanfare/store/contacts"
@@ -77,6 +78,7 @@ type app struct {
 	series    *series.Store
 	jobs      *jobs.Store
 	schedules *schedules.Store
+	badges    *badges.Store
 	locks     *lock.Locker
 	values    *values.Values
 	counters  *values.Counters
@@ -209,6 +211,7 @@ func (a *app) openNouns() error {
 	a.series = series.New(a.redis, series.Options{Totals: a.metrics.Totals, Longest: a.metrics.Longest, Depths: a.depths, Logger: a.log})
 	a.jobs = jobs.New(jobs.Options{DB: a.redis, RetryBase: a.config.RetryBase, RetryMax: a.config.RetryMax, MaxAge: a.config.MaxAge, Logger: a.log})
 	a.schedules = schedules.New(schedules.Options{Record: a.record, Enqueue: a.jobs.Enqueue, Logger: a.log})
+	a.badges = badges.New(a.redis, badges.Options{MaxAge: a.config.MaxAge})
 	a.locks = lock.New(a.redis, lock.Options{Name: "locks"})
 	a.values, a.counters = values.NewValues(a.redis), values.NewCounters(a.redis)
 	a.letters = deadletters.New(deadletters.Options{Queues: a.deadQueues(), Jobs: a.jobQueue, Logger: a.log})
@@ -232,7 +235,7 @@ func (a *app) openWorkers() {
 			events.KindContactsOf: a.record.ContactsOf, events.KindChat: a.chats.MemberNames,
 			events.KindTopic: a.record.TopicUsers, events.KindAll: a.record.UsersWithDevice,
 		},
-		Cancels: a.events, MaxAge: c.MaxAge, ReportTTL: c.MaxAge + c.EventRetention, LiveKey: live.PresenceKey, InFlight: c.MaxInFlight, Metrics: a.metrics, Logger: a.log,
+		Badges: a.numbers, Cancels: a.events, MaxAge: c.MaxAge, ReportTTL: c.MaxAge + c.EventRetention, LiveKey: live.PresenceKey, InFlight: c.MaxInFlight, Metrics: a.metrics, Logger: a.log,
 	})
 }
 
@@ -299,7 +302,7 @@ func (a *app) handlers() (public, private http.Handler) {
 		hidden = "/metrics"
 	}
 	whole := handlers.New(handlers.Options{
-		Events: a.events, Devices: a.devices, Record: a.record, Keys: a.keys, Tokens: a.tokens, Erase: a.erasure.Erase, UserConfirm: bool(a.config.UserConfirm), Contacts: a.contacts, Sales: a.sales, Servers: a.servers, Series: a.series, Jobs: a.jobs, Schedules: a.schedules, Locks: a.locks, Values: a.values, Counters: a.counters, DeadLetters: a.letters, Apps: a.listApps, Pauses: a.apps,
+		Events: a.events, Devices: a.devices, Record: a.record, Keys: a.keys, Tokens: a.tokens, Erase: a.erasure.Erase, UserConfirm: bool(a.config.UserConfirm), Contacts: a.contacts, Sales: a.sales, Servers: a.servers, Series: a.series, Jobs: a.jobs, Schedules: a.schedules, Badges: a.badges, Locks: a.locks, Values: a.values, Counters: a.counters, DeadLetters: a.letters, Apps: a.listApps, Pauses: a.apps,
 		Queues: a.queues(), DeadQueues: a.deadQueues(), TakesDevice: a.sender.Takes, PushOrigins: a.config.pushOrigins(), PublicKey: a.webPushKey, Ready: a.readyFor, DeliveredPerSecond: a.metrics.DeliveredPerSecond,
 		Chats: a.chats, Live: a.streams, Pusher: a.pusher,
 		About: a.about(), Console: a.console, Document: openapi.Document(), Docs: site.New(a.config.documents, openapi.UI, web.NotFound),

@@ -206,5 +206,8 @@ func (a *app) eraseRest(ctx context.Context, o *record.Operation) (erasure.Found
 	if err != nil {
 		return erasure.Found{Busy: true}, err
 	}
+	if err := a.badges.Erase(ctx, o.Subject, time.UnixMilli(o.Since)); err != nil {
+		return erasure.Found{Busy: true}, err
+	}
 	return erasure.Found{Kept: map[string]int64{keptOrders: orders}}, a.devices.Forget(ctx, o.Subject)
 }

@@ -65,6 +65,7 @@ type Event struct {
 type Recipient struct {
 	User   string
 	Device *api.Device
+	Badge  int64 // the number that the event shows to the user, if its type has one
 }
 
 // Shares are the numbers of devices, by app, for which an event needs room in the apps' windows.
@@ -110,9 +111,13 @@ func (d *Delivery) works(e *Event, to []Recipient) []*work {
 	e.left, e.undecided, e.stored = n, n, !e.Claim.First // an earlier claim may have stored some
 	messages, all, works := make([]message, n), make([]work, n), make([]*work, n)
 	for i, r := range to {
+		push := e.Job.PushFor(r.Device)
+		if e.Job.Push.Badge != "" {
+			push = push.WithBadge(r.Badge)
+		}
 		messages[i] = message{
 			Token: r.Device.Token, User: r.User, Topic: r.Device.Topic, Environment: r.Device.Environment,
-			RegisteredAt: r.Device.RegisteredAt.UnixMilli(), Event: id, AcceptedAt: e.Job.AcceptedAt, Push: *e.Job.PushFor(r.Device),
+			RegisteredAt: r.Device.RegisteredAt.UnixMilli(), Event: id, AcceptedAt: e.Job.AcceptedAt, Push: *push,
 			Target: r.Device.Target, Suspect: r.Device.State == api.DeviceSuspect, Trace: e.Job.Trace,
 		}
 		app := d.app(&messages[i])

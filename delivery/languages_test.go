@@ -24,9 +24,9 @@ func TestW5_EachDeviceGetsItsLanguage(t *testing.T) {
 	job := &events.Job{Push: *push}
 	var to []Recipient
 	for _, locale := range []string{"", "de-AT", "fr", "de", "en"} {
-		to = append(to, Recipient{"bob", &api.Device{Token: strings.Repeat("ab", 32), Environment: api.EnvProduction, Locale: locale}})
+		to = append(to, Recipient{User: "bob", Device: &api.Device{Token: strings.Repeat("ab", 32), Environment: api.EnvProduction, Locale: locale}})
 	}
-	to = append(to, Recipient{"bob", &api.Device{Token: strings.Repeat("fcm-", 10), Topic: "t", Locale: "de"}})
+	to = append(to, Recipient{User: "bob", Device: &api.Device{Token: strings.Repeat("fcm-", 10), Topic: "t", Locale: "de"}})
 	d := new(Delivery)
 	works := d.works(&Event{Claim: &queue.Claimed{Job: queue.Job{ID: "ev1"}}, Job: job}, to)
 	for i, want := range []string{"Hello", "Hallo", "Salut", "Hallo", "Hello"} {

@@ -51,7 +51,7 @@ func TestEveryOutcomeHasAResult(t *testing.T) {
 
 // workOf is the notification of an event to a device of bob.
 func (d *Delivery) workOf(event string, job *events.Job, device *api.Device) *work {
-	return d.works(&Event{Claim: &queue.Claimed{Job: queue.Job{ID: event}}, Job: job}, []Recipient{{"bob", device}})[0]
+	return d.works(&Event{Claim: &queue.Claimed{Job: queue.Job{ID: event}}, Job: job}, []Recipient{{User: "bob", Device: device}})[0]
 }
 
 func TestEncodeWritesWhatDecodeReads(t *testing.T) {

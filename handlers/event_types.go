@@ -46,6 +46,9 @@ func (s *server) putEventType(ctx context.Context, in *putEventTypeRequest) (*we
 	if err != nil {
 		return nil, err
 	}
+	if in.Body.Badge == api.BadgeUnread && in.Type != api.ChatMessageType {
+		return nil, api.Invalid("badge", "unread", "unread is for the type %s", api.ChatMessageType)
+	}
 	t, created, err := s.o.Events.PutEventType(ctx, in.Type, &in.Body, match)
 	if err != nil {
 		return nil, err

@@ -8,6 +8,7 @@ import (
 	"fanfare/handlers/web"
 	"fanfare/store/apikeys"
 	"fanfare/store/apps"
+	"fanfare/store/badges"
 	"fanfare/store/chat"
 	"fanfare/store/chat/live"
 	"fanfare/store/contacts"
@@ -63,6 +64,8 @@ type Options struct {
 	Jobs *jobs.Store
 	// Schedules enqueue jobs at the times of a cron.
 	Schedules *schedules.Store
+	// Badges are the numbers on the icons of users' apps.
+	Badges *badges.Store
 	// Locks are the locks of callers.
 	Locks *lock.Locker
 	// Values and Counters are the values and the counters of callers.

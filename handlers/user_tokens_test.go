@@ -29,6 +29,9 @@ var userRoutes = map[string]api.UserScope{
 	"POST /v1/users/{user}/devices":                   "devices",
 	"GET /v1/users/{user}/devices":                    "devices",
 	"DELETE /v1/users/{user}/devices/{token}":         "devices",
+	"GET /v1/users/{user}/badge":                      "devices",
+	"PUT /v1/users/{user}/badge":                      "devices",
+	"POST /v1/users/{user}/badge":                     "devices",
 	"PUT /v1/users/{user}/opt-outs/{type}":            "devices",
 	"DELETE /v1/users/{user}/opt-outs/{type}":         "devices",
 	"PUT /v1/users/{user}/mutes/{object}":             "devices",
@@ -142,6 +145,9 @@ func TestU2_TheTableOfRoutes(t *testing.T) {
 				}
 				if strings.HasSuffix(rt.Pattern, "/ack") {
 					c.body = `{"acks":{"team":1}}`
+				}
+				if strings.HasSuffix(rt.Pattern, "/badge") && rt.Method != "GET" {
+					c.body = map[string]string{"PUT": `{"count":1}`, "POST": `{"delta":1}`}[rt.Method]
 				}
 				w.do(c.with(all)).wants(t, 403, problem(api.CodeForbidden, "a user token opens only what is its own user's"))
 			}

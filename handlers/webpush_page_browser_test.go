@@ -27,10 +27,12 @@ const shownPushes = `navigator.serviceWorker.ready.then((r) => r.getNotification
 	(n) => ({title: n.title, body: n.body, tag: n.tag, icon: n.icon, requireInteraction: n.requireInteraction, data: n.data}))))`
 
 // countShown counts in the worker how many notifications are shown completely. Before that nobody asks for
-// them: Chromium forgets a notification that it is asked for at the wrong moment.
+// them: Chromium forgets a notification that it is asked for at the wrong moment. It also notes the numbers that are set.
 const countShown = `(async () => {
 	const show = registration.showNotification.bind(registration)
 	self.done = 0
+	self.numbers = []
+	navigator.setAppBadge = async (n) => { self.numbers.push(n) }
 	registration.showNotification = async (...all) => { await show(...all); self.done++ }
 	return ''
 })()`
@@ -130,7 +132,7 @@ func TestW16_TheExamplePage(t *testing.T) {
 	_, err := evaluate(worker, countShown)
 	b.wants(t, "count", err)
 	for n, row := range []struct{ pushed, shown string }{
-		{`{"title":"Hello","body":"there","tag":"ev1","event_id":"ev1","type":"hello","data":{"album":"7"},"url":"/docs/#inbox"}`,
+		{`{"title":"Hello","body":"there","tag":"ev1","event_id":"ev1","type":"hello","data":{"album":"7"},"url":"/docs/#inbox","app_badge":7}`,
 			`[{"title":"Hello","body":"there","tag":"ev1","icon":"","requireInteraction":false,"data":{"event_id":"ev1","type":"hello","data":{"album":"7"},"url":"/docs/#inbox"}}]`},
 		{`{"title":"Again","tag":"ev1","event_id":"ev2","type":"hello","icon":"/docs/api/favicon-32x32.png","require_interaction":true,"url":"/docs/#inbox"}`,
 			`[{"title":"Again","body":"","tag":"ev1","icon":"` + site + `/docs/api/favicon-32x32.png","requireInteraction":true,"data":{"event_id":"ev2","type":"hello","url":"/docs/#inbox"}}]`},
@@ -142,6 +144,9 @@ func TestW16_TheExamplePage(t *testing.T) {
 			return err == nil && done == fmt.Sprint(n+1)
 		})
 		b.wantsPush(t, row.shown)
+	}
+	if numbers, err := evaluate(worker, "Promise.resolve(String(self.numbers))"); err != nil || numbers != "7" { // B2
+		t.Errorf("the numbers on the icon are %s: %v", numbers, err)
 	}
 	if opened, err := evaluate(worker, clickPush); err != nil || opened != site+"/docs/#inbox 0" {
 		t.Errorf("a click opens %s: %v", opened, err)

@@ -20,6 +20,7 @@ import (
 	"fanfare/openapi"
 	"fanfare/store/apikeys"
 	"fanfare/store/apps"
+	"fanfare/store/badges"
 	"fanfare/store/chat"
 	"fanfare/store/chat/live"
 	"fanfare/store/contacts"
@@ -119,7 +120,7 @@ func setupSQL(t testing.TB, db *redisdb.DB, url string, change ...func(*handlers
 	o := handlers.Options{
 		Contacts: w.contacts, Sales: w.sales, Events: happened, Devices: w.devices, Record: rec, Keys: w.keys, Tokens: w.tokens, Servers: servers.New(db, servers.Options{}), Series: series.New(db, series.Options{}), Pauses: apps.New(db),
 		Chats: w.chats, Live: w.live, Pusher: w.pusher, PublicKey: func(string) (string, bool) { return "BKey", true },
-		DeadLetters: w.letters, DeadQueues: dead, Jobs: work, Schedules: schedules.New(schedules.Options{Record: rec, Enqueue: work.Enqueue}), Locks: lock.New(db, lock.Options{Name: "locks"}), Values: values.NewValues(db), Counters: values.NewCounters(db),
+		DeadLetters: w.letters, DeadQueues: dead, Jobs: work, Schedules: schedules.New(schedules.Options{Record: rec, Enqueue: work.Enqueue}), Badges: badges.New(db, badges.Options{}), Locks: lock.New(db, lock.Options{Name: "locks"}), Values: values.NewValues(db), Counters: values.NewCounters(db),
 		Queues:   []*queue.Queue{w.queue, w.notifications, w.jobs},
 		Document: openapi.Document(), Docs: site.New(os.DirFS(storetest.Root(t)), openapi.UI, web.NotFound),
 		Erase: w.tokens.Erase, TakesDevice: func(*api.DeviceRequest) bool { return true }, PushOrigins: api.KnownPushOrigins,

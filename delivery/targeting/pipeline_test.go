@@ -19,6 +19,7 @@ import (
 	"fanfare/delivery/targeting"
 	"fanfare/delivery/transport"
 	"fanfare/store/apps"
+	"fanfare/store/badges"
 	"fanfare/store/devices"
 	"fanfare/store/events"
 	"fanfare/store/pack"
@@ -59,6 +60,7 @@ type pipeline struct {
 	first *process // accepts, and works unless options.idle
 	scope string   // scope of the idempotency keys of this set-up, because a Cluster is shared
 	posts atomic.Int64
+	shown *badges.Store // see badges
 	// postponed has the ids of the notifications that were sent to a postponing sender.
 	postponed sync.Map
 }
@@ -160,6 +162,7 @@ func (s *process) openWorkers(log *slog.Logger) {
 	}
 	s.delivery = delivery.New(do)
 	to := targeting.Options{
+		Badges:  badges.New(s.db, badges.Options{}).Reach,
 		Cancels: s.events, Events: s.queueOfEvents, Notifications: s.queueOfNotes, Devices: s.devices, Delivery: s.delivery, Logger: log,
 		Pagers: map[string]targeting.Pager{
 			events.KindContactsOf: s.rec.ContactsOf, events.KindTopic: s.rec.TopicUsers, events.KindAll: s.rec.UsersWithDevice,

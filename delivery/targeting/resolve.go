@@ -35,6 +35,10 @@ func (t *Targeting) resolve(ctx context.Context, pages []*page, left leftToSQL) 
 	t.recallStored(ctx, pages)
 	for _, p := range pages {
 		t.choose(p)
+	}
+	t.number(ctx, pages)
+	for _, p := range pages {
+		p.trace()
 		t.send(ctx, p)
 	}
 	return forSQL, err
@@ -249,7 +253,6 @@ func (t *Targeting) choose(p *page) {
 	if !p.goesOn() {
 		p.found = nil // the whole page goes later, rather than half of it twice
 	}
-	p.trace()
 }
 
 // leaveOne leaves of a user's settings the one device that the event is for, if it is for one device.

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"fanfare/delivery"
+	"fanfare/store/badges"
 	"fanfare/store/devices"
 	"fanfare/store/events"
 	"fanfare/store/queue"
@@ -33,6 +34,9 @@ type Options struct {
 	Pagers map[string]Pager
 	// Cancels knows which events were cancelled; default: none.
 	Cancels *events.Store
+	// Badges gives users the numbers that events show on the icon of their app, one for each ask. Needed for event types with
+	// a badge.
+	Badges func(ctx context.Context, asks []badges.Ask) []badges.Reached
 	// LiveKey names the key of Redis that exists while a user has a live stream of chats. Such
 	// users get no notifications of events to a chat. Default: none.
 	LiveKey func(user string) string

@@ -68,7 +68,7 @@ func menu() []group {
 			{"docs/spec/access.md", "promises U: user tokens, tickets, pages of other origins"},
 			{"docs/spec/users.md", "promises E: operations, and erasing a user"},
 			{"docs/spec/console.md", "promises N: what operators look at and mend"},
-			{"docs/spec/live.md", "promises D: notifications without a script, events that are only tried"},
+			{"docs/spec/live.md", "promises B and D: badges, notifications without a script, events that are only tried"},
 			{"docs/spec/traces.md", "promises T: spans of calls and of what they lead to"},
 		}},
 		{Name: "Project", quiet: true, docs: []document{

@@ -62,6 +62,10 @@ func example(operationID string) any {
 		return map[string]any{"from": string(api.JoinStart)}
 	case "postMessage":
 		return map[string]any{"sender": "alice", "text": "hello", "data": map[string]any{"picture": "p1"}}
+	case "putBadge":
+		return map[string]any{"count": 0, "clear": true}
+	case "postBadge":
+		return map[string]any{"delta": -1}
 	case "postTyping":
 		return map[string]any{"user": "alice"}
 	case "ackMessages":

@@ -65,6 +65,22 @@ func (s *Store) UserChats(ctx context.Context, user, cursor string, limit int) (
 	return items, p.next(limit), nil
 }
 
+// UnreadChats counts a user's chats with unread messages, among the thousand that the user joined first. A chat that cannot be
+// read does not count. It makes two round trips.
+func (s *Store) UnreadChats(ctx context.Context, user string) (n int64, err error) {
+	p, err := s.readPage(ctx, user, "", indexChunk)
+	if err != nil {
+		return 0, err
+	}
+	found, err := s.memberStates(ctx, user, p, 0)
+	for i := range found {
+		if found[i].unread > 0 {
+			n++
+		}
+	}
+	return n, err
+}
+
 // Positions reads a user's position in each of the user's chats. A chat that cannot be read has an
 // Err. There is one round trip for each thousand chats.
 func (s *Store) Positions(ctx context.Context, user string) ([]Position, error) {

@@ -5,7 +5,9 @@
 self.addEventListener('push', (event) => event.data && event.waitUntil(show(event.data.json())))
 
 // show shows a notification. A push that shows none costs the permission after a while.
-function show({ title, body, tag, icon, badge, image, actions, require_interaction, ...rest }) {
+function show({ title, body, tag, icon, badge, image, actions, require_interaction, app_badge, ...rest }) {
+  // The number on the icon of an installed page. A browser without it shows the notification all the same.
+  if (app_badge !== undefined) self.navigator.setAppBadge?.(app_badge).catch(() => {})
   return self.registration.showNotification(title ?? '', {
     body, tag, icon, badge, image, actions, // one with the same tag is replaced
     requireInteraction: require_interaction ?? false,

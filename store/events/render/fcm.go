@@ -139,7 +139,11 @@ func (p *Push) shown(doc *rendered) map[string]json.RawMessage {
 		name = critical.Name
 	}
 	text := doc.text()
-	return present(map[string]string{"title": text.Title, "body": text.Body, "sound": name, "tag": p.CollapseID})
+	members := present(map[string]string{"title": text.Title, "body": text.Body, "sound": name, "tag": p.CollapseID})
+	if doc.badge != nil {
+		members["notification_count"] = doc.badge
+	}
+	return members
 }
 
 // size is how many bytes of keys and values Android gets. What iPhones and web apps get fits because the payload of

@@ -26,6 +26,7 @@ type TemplateSet struct {
 	ttl          *int64
 	collapse     bool
 	retryUnknown bool
+	badge        api.BadgeMode // "" for none
 	// languages has the same type with the texts of another language, by locale in lower case.
 	languages map[string]*TemplateSet
 	language  string // "" in the default language
@@ -55,6 +56,8 @@ type Push struct {
 	NoRetryUnknown bool `json:"no_retry_unknown,omitempty"`
 	// Topics are those of the apps that the push is for; none: all apps.
 	Topics []string `json:"topics,omitempty"`
+	// Badge says which number of its user the push shows, in place of badgePlace; "": none, or one of its own.
+	Badge api.BadgeMode `json:"badge,omitempty"`
 }
 
 // Suits reports whether the push is for a topic. A topic of APNs must end as the push type asks for (A5). An end
@@ -116,14 +119,15 @@ func NewTemplateSet(t *api.EventTypeRequest) (*TemplateSet, error) {
 	s.ttl, s.topics = t.TTLSeconds, t.Topic
 	s.collapse = t.Collapse == nil || *t.Collapse
 	s.retryUnknown = t.RetryUnknown == nil || *t.RetryUnknown
-	var errs [6]error
+	var errs [7]error
 	s.title, errs[0] = ParseTemplate("title", t.Title)
 	s.body, errs[1] = ParseTemplate("body", t.Body)
 	s.aps, errs[2] = parseAPS(s.pushType, t.APS)
-	errs[3] = s.checkText(t)
+	s.badge, errs[3] = badgeOf(t, s.pushType)
+	errs[4] = s.checkText(t)
 	texts, err := parseLocalized(t.Localized)
-	errs[4] = err
-	s.fcm, errs[5] = parseFCM(t.FCM)
+	errs[5] = err
+	s.fcm, errs[6] = parseFCM(t.FCM)
 	s.webpush = membersOf(t.WebPush)
 	if err := joinInvalid(errs[:]); err != nil {
 		return nil, err
@@ -133,9 +137,9 @@ func NewTemplateSet(t *api.EventTypeRequest) (*TemplateSet, error) {
 	return s, nil
 }
 
-// checkText requires that an alert type has something to show, which may be in aps.
+// checkText requires that an alert type has something to show, which may be in aps, or the badge.
 func (s *TemplateSet) checkText(t *api.EventTypeRequest) error {
-	if s.pushType != api.PushAlert || t.Title != "" || t.Body != "" {
+	if s.pushType != api.PushAlert || t.Title != "" || t.Body != "" || s.badge != "" {
 		return nil
 	}
 	for _, name := range visible {
@@ -203,6 +207,9 @@ func (s *TemplateSet) Render(id string, e *api.EventRequest) (*Push, error) {
 	if p.CollapseID == "" && s.collapse && s.pushType == api.PushAlert {
 		p.CollapseID = id
 	}
+	if bytes.Contains(payload, badgePlaces[0]) {
+		p.Badge = s.badge
+	}
 	p.setExpiry(s.ttl, e.ExpiresAt)
 	return p, nil
 }
@@ -268,6 +275,9 @@ func (s *TemplateSet) renderAPS(e *api.EventRequest) (map[string]json.RawMessage
 	}
 	if s.pushType == api.PushBackground {
 		aps["content-available"] = json.RawMessage("1")
+	}
+	if _, own := aps["badge"]; !own && s.badge != "" {
+		aps["badge"] = json.RawMessage(badgePlace)
 	}
 	return aps, nil
 }

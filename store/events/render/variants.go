@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strconv"
 
 	"fanfare/api"
 )
@@ -56,16 +57,19 @@ type rendered struct {
 	Object  string            `json:"object"`
 	Type    string            `json:"type"`
 
-	alert, sound json.RawMessage // of APS
+	alert, sound, badge json.RawMessage // of APS
 }
 
 // rendered reads the payload, which must be in one language; false if it is no such payload.
 func (p *Push) rendered() (r rendered, ok bool) {
-	var aps struct{ Alert, Sound json.RawMessage }
+	var aps struct{ Alert, Sound, Badge json.RawMessage }
 	if json.Unmarshal(p.Payload, &r) != nil || json.Unmarshal(r.APS, &aps) != nil {
 		return r, false
 	}
 	r.alert, r.sound = aps.Alert, aps.Sound
+	if _, err := strconv.ParseUint(string(aps.Badge), 10, 31); err == nil || string(aps.Badge) == badgePlace {
+		r.badge = aps.Badge
+	}
 	return r, true
 }
 
@@ -133,7 +137,8 @@ func (p *Push) checkSize(platform api.Platform) error {
 	return nil
 }
 
-// Preview shows what devices of the platforms that a process sends to would get. The push must have passed Check.
+// Preview shows what devices of the platforms that a process sends to would get, in place of a user's number with the highest
+// badge. The push must have passed Check.
 func (p *Push) Preview(sendsTo func(api.Platform) bool) *api.EventPreview {
 	out := &api.EventPreview{PushType: p.PushType, Priority: p.Priority, CollapseID: p.CollapseID, Topics: p.Topics, Payloads: []api.PayloadPreview{}}
 	for _, platform := range []api.Platform{api.PlatformAPNs, api.PlatformFCM, api.PlatformWebPush} {
@@ -141,6 +146,9 @@ func (p *Push) Preview(sendsTo func(api.Platform) bool) *api.EventPreview {
 			in := p.as(variant{platform, language})
 			if in == nil || in.Payload == nil || platform != api.PlatformAPNs && !sendsTo(platform) {
 				continue
+			}
+			if p.Badge != "" {
+				in = in.WithBadge(api.MaxBadge)
 			}
 			size, limit := p.size(platform, language)
 			out.Payloads = append(out.Payloads, api.PayloadPreview{Platform: platform, Locale: language, Payload: in.Payload, Bytes: size, Limit: limit})

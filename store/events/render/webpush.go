@@ -43,6 +43,9 @@ func (p *Push) page(language string) (json.RawMessage, bool) {
 	if len(r.Data) > 0 {
 		members["data"] = appendObject(nil, r.Data, appendQuote)
 	}
+	if r.badge != nil {
+		members["app_badge"] = r.badge
+	}
 	declared := maps.Clone(members)
 	declare(declared, language, marshal(r.Type))
 	if payload := pageOf(declared, r.Type); len(payload) <= api.MaxWebPushPayload {
@@ -68,7 +71,8 @@ func declare(members map[string]json.RawMessage, language string, typ json.RawMe
 		return
 	}
 	n := map[string]json.RawMessage{"navigate": members["url"]}
-	for _, name := range []string{"title", "body", "tag", "icon", "badge", "image", "require_interaction"} {
+	// WebKit reads app_badge here, and the Push API's draft beside the notification.
+	for _, name := range []string{"title", "body", "tag", "icon", "badge", "image", "require_interaction", "app_badge"} {
 		if value, ok := members[name]; ok {
 			n[name] = value
 		}

@@ -1,0 +1,40 @@
+package app
+
+import (
+	"context"
+
+	"golang.org/x/sync/errgroup"
+
+	"fanfare/api"
+	"fanfare/store/badges"
+)
+
+// unreadAtOnce is how many users' chats are read at once for the numbers of events.
+const unreadAtOnce = 8
+
+// numbers gives users the numbers that events show on the icon of their app.
+func (a *app) numbers(ctx context.Context, asks []badges.Ask) []badges.Reached {
+	out := make([]badges.Reached, len(asks))
+	var kept []badges.Ask // those whose number is the badge
+	var of []int          // their places
+	var g errgroup.Group
+	g.SetLimit(unreadAtOnce)
+	for i, ask := range asks {
+		if ask.Mode != api.BadgeUnread {
+			kept, of = append(kept, ask), append(of, i)
+			continue
+		}
+		g.Go(func() error {
+			n, err := a.chats.UnreadChats(ctx, ask.User)
+			out[i] = badges.Reached{Count: min(n, api.MaxBadge), Err: err}
+			return nil
+		})
+	}
+	if len(kept) > 0 {
+		for k, r := range a.badges.Reach(ctx, kept) {
+			out[of[k]] = r
+		}
+	}
+	_ = g.Wait() // each user has an error of its own
+	return out
+}
