@@ -37,6 +37,8 @@ func (p *program) mustLiveALife(t *testing.T, apns *apnstest.Server) {
 	p.must(204, nil, "PUT", user+"/opt-outs/like", nil)
 	p.must(204, nil, "PUT", user+"/mutes/album:1", nil)
 	p.must(204, nil, "PUT", user+"/topics/news", nil)
+	p.must(200, nil, "PUT", user+"/badge", map[string]any{"count": 3})
+	p.must(200, nil, "POST", user+"/badge", map[string]any{"delta": 2}, "Idempotency-Key", "badge")
 
 	friend := map[string]string{"relationship": "friend"}
 	for _, other := range []string{"bob", "carol"} {
@@ -216,13 +218,14 @@ func TestE2_WhoComesBackMeanwhileKeepsWhatIsNew(t *testing.T) {
 		user := "/v1/users/" + eraseMe
 		p.must(201, nil, "PUT", user+"/devices/"+deviceToken(9), map[string]string{"platform": "apns", "topic": "com.example.other", "environment": "production"})
 		p.must(204, nil, "PUT", user+"/topics/sports", nil)
+		p.must(200, nil, "PUT", user+"/badge", map[string]any{"count": 1})
 		p.must(201, nil, "PUT", user+"/contacts/dave", map[string]string{"relationship": "family"})
 		p.must(201, nil, "POST", "/v1/chats", map[string]any{"id": "new", "creator": eraseMe, "members": []string{"bob"}, "message": "back again"})
 		p.must(202, nil, "POST", "/v1/uploads", map[string]any{"id": "photo-new", "owner": eraseMe, "visibility": "public"})
 		p.must(201, nil, "POST", "/v1/sales/spring/reservations", map[string]any{"user": eraseMe, "lines": []any{map[string]any{"sku": "shoe", "quantity": 1}}})
 		p.mustErased(t, begun.ID)
 		for path, want := range map[string]string{
-			user + "/devices": deviceToken(9), user + "/topics": `"topic":"sports"`, user + "/contacts": `"contact":"dave"`, user + "/chats": `"id":"new"`,
+			user + "/devices": deviceToken(9), user + "/topics": `"topic":"sports"`, user + "/contacts": `"contact":"dave"`, user + "/chats": `"id":"new"`, user + "/badge": `{"count":1,`,
 			"/v1/chats/new/messages?user=bob": `"sender":"` + eraseMe + `","text":"back again"`, "/v1/sales/spring/reservations?user=" + eraseMe: `"state":"held"`,
 		} {
 			status, answer, err := p.try("GET", path, nil)
