@@ -46,6 +46,15 @@ func TestEveryMethod(t *testing.T) {
 		return report.State == "done" && report.Delivered == 1 && report.Suppressed["is_actor"] == 1
 	})
 
+	badge, err := c.SetBadge(ctx, "bob", 3, true)
+	must(t, err)
+	added, err := c.AddBadge(ctx, "bob", -1)
+	must(t, err)
+	read, err := c.GetBadge(ctx, "bob")
+	if err != nil || added.Count != 2 || read != added || !read.Since.Equal(badge.Since) || read.Version <= badge.Version {
+		t.Errorf("badges %+v, %+v, %+v: %v", badge, added, read, err)
+	}
+
 	hello := "hello"
 	chat, err := c.CreateChat(ctx, fanfare.NewChat{Creator: "alice", Members: []string{"bob"}, Message: &hello})
 	must(t, err)

@@ -57,6 +57,7 @@ type EventType struct {
 	APS          any              `json:"aps,omitempty"`
 	FCM          any              `json:"fcm,omitempty"`
 	WebPush      any              `json:"webpush,omitempty"`
+	Badge        string           `json:"badge,omitempty"`     // the number on the app's icon: "count", "add", or for chat.message "unread"
 	Localized    map[string]Alert `json:"localized,omitempty"` // by locale
 }
 

@@ -113,6 +113,17 @@ class Client(
     /** Lets notifications about an object come again. */
     fun deleteMute(obj: String) = send("DELETE", "/v1/users/{user}/mutes/{object}", mapOf("object" to obj))
 
+    /** Reads the number on the icon of the user's apps, `count`. */
+    fun getBadge(): JSONObject = answer("GET", "/v1/users/{user}/badge")
+
+    /** Sets it: to 0 when the user has seen everything. With [clear] the user's iPhones show it at once. */
+    fun putBadge(count: Int, clear: Boolean = false): JSONObject =
+        answer("PUT", "/v1/users/{user}/badge", body = json("count" to count, "clear" to clear))
+
+    /** Adds to it: -1 when the user has seen one thing. */
+    fun postBadge(delta: Int, idempotencyKey: String? = null): JSONObject =
+        answer("POST", "/v1/users/{user}/badge", body = json("delta" to delta), key = idempotencyKey)
+
     /** Lists the topics that the user is in. */
     fun listUserTopics(limit: Int? = null, cursor: String? = null): JSONObject =
         answer("GET", "/v1/users/{user}/topics", query = mapOf("limit" to limit, "cursor" to cursor))

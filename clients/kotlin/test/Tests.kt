@@ -59,6 +59,17 @@ private fun aPhoneAndItsSettings() = Server().use { server ->
     same(0, bob.getNotificationSettings().getJSONArray("devices").length())
 }
 
+private fun aBadge() = Server().use { server ->
+    val bob = server.client("bob")
+    same(0 to 0L, bob.getBadge().let { it.getInt("count") to it.getLong("version") })
+    val set = bob.putBadge(3, clear = true)
+    same(2, bob.postBadge(-1, "seen-1").getInt("count"))
+    same(2, bob.postBadge(-1, "seen-1").getInt("count"))
+    val last = bob.getBadge()
+    same(2 to set.getString("since"), last.getInt("count") to last.getString("since"))
+    same("forbidden", thrown<Problem> { bob.call("GET", "/v1/users/eve/badge") }.code)
+}
+
 private fun topics() = Server().use { server ->
     val bob = server.client("bob")
     same("forbidden", thrown<Problem> { bob.joinTopic("news") }.code)

@@ -55,6 +55,21 @@ export class Client extends Caller {
     return this.#with<void>({ user, token }, options)("DELETE", "/v1/users/{user}/devices/{token}");
   }
 
+  /** Reads the number on the icon of a user's app. */
+  getBadge(user: string, options?: CallOptions) {
+    return this.#with<Schemas["Badge"]>({ user }, options)("GET", "/v1/users/{user}/badge");
+  }
+
+  /** Sets it; with `clear` the user's iPhones show it at once. */
+  putBadge(user: string, body: Schemas["BadgeRequest"], options?: CallOptions) {
+    return this.#with<Schemas["Badge"]>({ user }, options)("PUT", "/v1/users/{user}/badge", body);
+  }
+
+  /** Adds to it. */
+  postBadge(user: string, body: Schemas["BadgeChange"], options?: CallOptions) {
+    return this.#with<Schemas["Badge"]>({ user }, options)("POST", "/v1/users/{user}/badge", body);
+  }
+
   /** Reads the public key with which pages subscribe. */
   getPushKey(topic: string, options?: CallOptions) {
     return this.#with<Schemas["PushKey"]>({ topic }, options)("GET", "/v1/webpush/{topic}/key");

@@ -51,6 +51,18 @@ class Client(Caller):
         """Removes a device of a user."""
         self._delete("/v1/users/{user}/devices/{token}", options, user=user, token=token)
 
+    def get_badge(self, user: str, **options: Any) -> Json:
+        """Reads the number on the icon of a user's app."""
+        return self._get("/v1/users/{user}/badge", options, user=user)
+
+    def put_badge(self, user: str, body: Json, **options: Any) -> Json:
+        """Sets it; with `clear` the user's iPhones show it at once."""
+        return self._put("/v1/users/{user}/badge", body, options, user=user)
+
+    def post_badge(self, user: str, body: Json, **options: Any) -> Json:
+        """Adds `delta` to it."""
+        return self._post("/v1/users/{user}/badge", body, options, user=user)
+
     # Chat
 
     def create_chat(self, body: Json, **options: Any) -> Json:

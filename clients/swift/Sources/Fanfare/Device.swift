@@ -25,6 +25,15 @@ public struct NotificationSettings: Decodable, Sendable {
     public let devices: [Device]
 }
 
+/// The number on the icon of a user's apps.
+public struct Badge: Decodable, Sendable {
+    public let count: Int
+    /// It rises with each change; 0: there is no badge.
+    public let version: Int
+    /// When it began at 0. A later time than before says that the server had lost it.
+    public let since: Date?
+}
+
 /// A topic that the user is in.
 public struct UserTopic: Decodable, Sendable {
     public let topic: String
@@ -104,6 +113,29 @@ extension Client {
     /// Lets notifications about an object come again.
     public func deleteMute(_ object: String) async throws {
         try await call("DELETE", "/v1/users/{user}/mutes/{object}", params: ["object": object])
+    }
+
+    /// Reads the number on the icon of the user's apps.
+    public func getBadge() async throws -> Badge {
+        try await answer(Badge.self, "GET", "/v1/users/{user}/badge")
+    }
+
+    /// Sets it: to 0 when the user has seen everything. With `clear` the user's other iPhones show it at once.
+    @discardableResult
+    public func putBadge(_ count: Int, clear: Bool = false) async throws -> Badge {
+        struct Body: Encodable {
+            let count: Int
+            let clear: Bool
+        }
+        return try await answer(Badge.self, "PUT", "/v1/users/{user}/badge", body: JSON.encoder.encode(Body(count: count, clear: clear)))
+    }
+
+    /// Adds to it: -1 when the user has seen one thing.
+    @discardableResult
+    public func postBadge(_ delta: Int, idempotencyKey: String? = nil) async throws -> Badge {
+        struct Body: Encodable { let delta: Int }
+        let body = try JSON.encoder.encode(Body(delta: delta))
+        return try await answer(Badge.self, "POST", "/v1/users/{user}/badge", body: body, idempotencyKey: idempotencyKey)
     }
 
     /// Lists the topics that the user is in.

@@ -78,6 +78,23 @@ final class ClientTests: XCTestCase {
         XCTAssertTrue(devices.isEmpty)
     }
 
+    func testABadge() async throws {
+        let bob = try await client(fresh("bob"))
+        var badge = try await bob.getBadge()
+        XCTAssertEqual([badge.count, badge.version], [0, 0])
+        XCTAssertNil(badge.since)
+        let set = try await bob.putBadge(3, clear: true)
+        for _ in 1...2 {
+            badge = try await bob.postBadge(-1, idempotencyKey: "seen-1")
+            XCTAssertEqual(badge.count, 2)
+        }
+        badge = try await bob.getBadge()
+        XCTAssertEqual(badge.count, 2)
+        XCTAssertEqual(badge.since, set.since)
+        let refusal = await failure { try await bob.call("GET", "/v1/users/eve/badge") } as? Problem
+        XCTAssertEqual(refusal?.code, "forbidden")
+    }
+
     func testTopics() async throws {
         let bob = try await client(fresh("bob")), topic = fresh("news")
         let refusal = await failure { try await bob.joinTopic(topic) } as? Problem
