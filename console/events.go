@@ -126,10 +126,14 @@ func (v *visit) user() error {
 	d := struct {
 		api.NotificationSettings
 		User  string
+		Badge api.Badge
 		Chats *api.UserChatList // the first of them; nil: the visitor may not see chats
 	}{User: v.r.PathValue("user")}
 	path := "/v1/users/" + url.PathEscape(d.User)
 	if err := v.ask(http.MethodGet, path+"/notification-settings", nil, &d.NotificationSettings); err != nil {
+		return err
+	}
+	if err := v.ask(http.MethodGet, path+"/badge", nil, &d.Badge); err != nil {
 		return err
 	}
 	if v.may(api.ScopeChat) {

@@ -237,12 +237,13 @@ func TestN1_Users(t *testing.T) {
 	w.put("/v1/users/bob/devices/"+token, `{"platform":"apns","topic":"com.example.app","environment":"sandbox"}`)
 	w.put("/v1/users/bob/opt-outs/spam", "")
 	w.put("/v1/users/bob/mutes/album:42", "")
+	w.put("/v1/users/bob/badge", `{"count":4711}`)
 	cookie := w.login(w.mustKey(api.ScopeOpsRead, api.ScopePush))
 	if a := w.page("/console/users?user=a:b@c", cookie); a.status != 303 || a.header.Get("Location") != "./users/a:b@c" {
 		t.Errorf("%d to %q", a.status, a.header.Get("Location"))
 	}
 	w.page("/console/users", cookie).shows(t, 200, "User")
-	w.page("/console/users/bob", cookie).shows(t, 200, token, "com.example.app", "active", "spam", "album:42", "Send a test")
+	w.page("/console/users/bob", cookie).shows(t, 200, token, "com.example.app", "active", "spam", "album:42", "Send a test", "<p>4711, since <time")
 	w.page("/console/users/nobody", cookie).shows(t, 200, "no device")
 	w.page("/console/users/a%20b", cookie).shows(t, 422, "user")
 	w.page("/console/users/bob", w.login(w.mustKey(api.ScopeOpsRead))).shows(t, 403, "lacks the scope push").hides(t, token)
