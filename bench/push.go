@@ -42,6 +42,22 @@ func (s *stage) posts(fans int, servers ...*process) []*side {
 	}
 }
 
+// badges compares events of a type that raises the badge of its user with those of one that has no badge.
+func badges(w *world) sample {
+	s := w.stage(plan{users: devices})
+	s.each(1, func(c *caller, _ int) {
+		c.call(http.MethodPut, "/v1/event-types/none", `{"title":"Hello","body":"from the benchmark"}`, http.StatusCreated)
+		c.call(http.MethodPut, "/v1/event-types/badge", `{"title":"Hello","body":"from the benchmark","badge":"add"}`, http.StatusCreated)
+	})
+	s.warm("user-%d", devices)
+	of := func(typ string) *side {
+		return s.delivering(typ, connections, 1, func(n int) []byte {
+			return request(http.MethodPost, "/v1/events", fmt.Sprintf(`{"type":"%s","audience":{"users":["user-%d"]}}`, typ, n%devices))
+		}, s.server)
+	}
+	return w.turns(of("none"), of("badge"))
+}
+
 // audiences compares an event to a topic, and one to all users, with one to the contacts of a
 // user, who are as many.
 func audiences(w *world) sample {
