@@ -19,7 +19,7 @@ func TestEveryFieldOfAJobIsStored(t *testing.T) {
 		Audience: Audience{Users: []string{"a", "b"}, Pages: 3, ContactsOf: "star", Chat: "chat", Topic: "topic", All: true, Device: &OneDevice{User: "bob", Token: "t"}},
 		Push: render.Push{Payload: json.RawMessage(`{"aps":{"alert":"<&> \u2028"}}`), PushType: "alert", Priority: 10, CollapseID: "ü\"\x01",
 			Expiration: new(int64), ExpiresAt: 5, TTL: 6, NoRetryUnknown: true, Topics: []string{"a", "b\""},
-			Languages: &render.Languages{Head: 3, Tail: 2, Middle: map[string]string{"de-at": "<&>\" ü", "de": ""}}, FCM: json.RawMessage(`{"a":"<&>"}`), WebPush: json.RawMessage(`{"url":"<&>"}`)},
+			Languages: &render.Languages{Head: 3, Tail: 2, Middle: map[string]string{"de-at": "<&>\" ü", "de": ""}}, FCM: json.RawMessage(`{"a":"<&>"}`), WebPush: json.RawMessage(`{"url":"<&>"}`), Badge: "add"},
 		Of: "of", Parts: 7, AcceptedAt: 8, SendAt: 11, Cursor: "cursor", Counted: Counts{Recipients: 9, Live: 1}, Missed: []string{"c"}, Sent: Sent{Ends: Ends{Delivered: 10}}, Settled: 12, Trace: "trace",
 	}
 	mustHaveNoZero(t, reflect.ValueOf(full), map[string]bool{"Counts": true, "Sent": true})
@@ -38,7 +38,7 @@ func TestEveryFieldOfAJobIsStored(t *testing.T) {
 		j := full
 		j.Type = rapid.String().Draw(t, "type")
 		fields := []any{&j.Actor, &j.Object, &j.Audience.Users, &j.Audience.Pages, &j.Audience.ContactsOf, &j.Audience.Chat, &j.Audience.Topic, &j.Audience.All, &j.Audience.Device, &j.Push.Payload,
-			&j.Push.PushType, &j.Push.Priority, &j.Push.CollapseID, &j.Push.Expiration, &j.Push.ExpiresAt, &j.Push.TTL, &j.Push.NoRetryUnknown, &j.Push.Languages, &j.Push.FCM, &j.Push.WebPush, &j.Push.Topics,
+			&j.Push.PushType, &j.Push.Priority, &j.Push.CollapseID, &j.Push.Expiration, &j.Push.ExpiresAt, &j.Push.TTL, &j.Push.NoRetryUnknown, &j.Push.Languages, &j.Push.FCM, &j.Push.WebPush, &j.Push.Topics, &j.Push.Badge,
 			&j.Of, &j.Parts, &j.AcceptedAt, &j.SendAt, &j.Cursor, &j.Counted, &j.Missed, &j.Sent, &j.Settled, &j.Trace}
 		for _, f := range fields {
 			if rapid.Bool().Draw(t, "empty") {
