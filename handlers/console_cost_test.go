@@ -59,7 +59,7 @@ func TestN7_WhatPagesCost(t *testing.T) {
 		"events?state=done":  {"/v1/events?state=done"},
 		"events/" + event:    {"/v1/events/" + event},
 		"users":              {},
-		"users/bob":          {"/v1/users/bob/notification-settings", "/v1/users/bob/chats"},
+		"users/bob":          {"/v1/users/bob/notification-settings", "/v1/users/bob/badge", "/v1/users/bob/chats"},
 		"chats":              {},
 		"chats/team":         {"/v1/chats/team", "/v1/chats/team/members"},
 		"send":               {},
