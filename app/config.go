@@ -69,9 +69,9 @@ type config struct {
 	ContactsMax int `group:"Contacts" env:"FANFARE_CONTACTS_MAX" envDefault:"120" desc:"entries per user in the index of recent contacts, at most 127: from the 129th entry on Redis needs ten times the memory"`
 	ContactsMin int `env:"FANFARE_CONTACTS_MIN" envDefault:"10" desc:"a user's index with fewer entries than this is filled again from SQL"`
 
-	ChatMaxMessages int           `group:"Chat" env:"FANFARE_CHAT_MAX_MESSAGES" envDefault:"10000" least:"1" most:"1000000" desc:"messages that a chat keeps, whether everybody has read them or not"`
-	ChatMaxBytes    int64         `env:"FANFARE_CHAT_MAX_BYTES" envDefault:"8388608" least:"65536" most:"1073741824" desc:"bytes of texts and data that a chat keeps, whether everybody has read them or not; beyond that its oldest messages leave, at most 100 for each new one"`
-	ChatMaxAge      time.Duration `env:"FANFARE_CHAT_MAX_AGE" envDefault:"720h" least:"1s" desc:"how long a chat keeps a message, whether everybody has read it or not"`
+	ChatMaxMessages int           `group:"Chat" env:"FANFARE_CHAT_MAX_MESSAGES" envDefault:"10000" least:"1" most:"1000000" desc:"messages that a chat keeps for members who have not read them; a message that every member has read is removed at once"`
+	ChatMaxBytes    int64         `env:"FANFARE_CHAT_MAX_BYTES" envDefault:"8388608" least:"65536" most:"1073741824" desc:"bytes of texts and data that a chat keeps for members who have not read them; beyond that its oldest messages leave, at most 100 for each new one"`
+	ChatMaxAge      time.Duration `env:"FANFARE_CHAT_MAX_AGE" envDefault:"720h" least:"1s" desc:"how long a chat keeps a message for members who have not read it"`
 
 	SaleMinReplicas int   `group:"Sales" env:"FANFARE_SALE_MIN_REPLICAS" envDefault:"0" least:"0" most:"100" desc:"how many replicas of Redis must have a reservation, confirmation or release before it is answered; if too few have it in time, the answer is 503 unknown_outcome"`
 	SaleMaxInFlight int   `env:"FANFARE_SALE_MAX_IN_FLIGHT" envDefault:"1024" least:"1" desc:"reservations under way at once in this process; further ones are answered 503 at once"`
