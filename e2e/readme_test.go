@@ -63,11 +63,13 @@ func steady(s string) string {
 	return strings.TrimSpace(strings.ReplaceAll(s, "\r", ""))
 }
 
-// The README's tour works to its end for a new user.
+// The README's tour works to its end for a new user, who then takes the first steps of a backend on the same server.
 func TestTour(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	mustTakeTour(t, dir, "FANFARE_DATABASE_URL=sqlite:"+filepath.Join(dir, "fanfare.db"))
+	database := "FANFARE_DATABASE_URL=sqlite:" + filepath.Join(dir, "fanfare.db")
+	p := mustTakeTour(t, dir, database)
+	mustTakeFirstSteps(t, p, mustCreateKey(t, dir, "push,chat,sales,tokens", database))
 }
 
 // mustTakeTour runs the README's tour on a server with these settings, and returns the server.

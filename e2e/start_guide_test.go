@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"fanfare/store/storetest"
 )
@@ -73,7 +74,7 @@ func TestTheFirstStepsOfApps(t *testing.T) {
 			vars := quick("FANFARE_DATABASE_URL=sqlite:" + filepath.Join(dir, "fanfare.db"))
 			p := mustServe(t, dir, vars...)
 			p.must(201, nil, "POST", "/v1/chats", map[string]any{"id": "order-1042", "creator": "alice", "members": []string{"bob"}, "message": "It is on its way"})
-			p.must(201, nil, "PUT", "/v1/sales/spring", map[string]any{
+			p.must(201, nil, "PUT", "/v1/sales/sneakers", map[string]any{
 				"items":     []any{map[string]any{"sku": "sneaker:42", "stock": 3}},
 				"starts_at": "2026-01-01T00:00:00Z", "ends_at": "2099-01-01T00:00:00Z",
 			})
@@ -92,6 +93,23 @@ func TestTheFirstStepsOfApps(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// mustTakeFirstSteps takes the first steps of a backend on a server, in one language after the other.
+func mustTakeFirstSteps(t *testing.T, p *program, key string) {
+	t.Helper()
+	storetest.Eventually(t, 30*time.Second, "the new key to open the server", func() bool {
+		status, _, err := p.try("GET", "/v1/event-types", nil, "Authorization", "Bearer "+key)
+		return err == nil && status == 200
+	})
+	for language, l := range startLanguages {
+		dir := t.TempDir()
+		program := l.command(t, dir, mustGuideBlocks(t, "docs/start/backend.md", "One function", l.block))
+		program.Dir, program.Env = dir, environment([]string{"FANFARE_URL=" + p.base, "FANFARE_KEY=" + key})
+		if out, err := program.CombinedOutput(); err != nil {
+			t.Errorf("%s: %v:\n%s", language, err, out)
+		}
 	}
 }
 
