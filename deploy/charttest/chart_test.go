@@ -224,7 +224,8 @@ func TestValues(t *testing.T) {
 		}
 	}
 	all, notes, err := render(t, "fanfare", "secret: {redisURL: 'redis://r', databaseURL: 'mysql://u:p@h/d'}")
-	if err != nil || all["Secret"]["stringData"].(map[string]any)["admin-key"] != nil || !strings.Contains(notes, "only logged") {
+	if err != nil || all["Secret"]["stringData"].(map[string]any)["admin-key"] != nil || !strings.Contains(notes, "only logged") ||
+		!strings.Contains(notes, "-n push upgrade fanfare deploy/chart --reuse-values --set secret.adminKey=") || strings.Contains(notes, "entry admin-key") {
 		t.Errorf("without a first key: %v, %v, %s", all["Secret"], err, notes)
 	}
 	leaves := map[string]any{}
@@ -237,9 +238,12 @@ func TestValues(t *testing.T) {
 			t.Errorf("without files there is %s", path)
 		}
 	}
-	all, _, err = render(t, "fanfare", "secret: {existing: a, noAdminKey: true}\nextraVolumes: [{name: apps, secret: {secretName: apps}}]\nextraVolumeMounts: [{name: apps, mountPath: /apps}]")
-	if err != nil {
-		t.Fatal(err)
+	if _, notes, err = render(t, "fanfare", "secret: {existing: a}"); err != nil || !strings.Contains(notes, "keys create") || strings.Contains(notes, "No first") {
+		t.Errorf("with a first key: %v, %s", err, notes)
+	}
+	all, notes, err = render(t, "fanfare", "secret: {existing: a, noAdminKey: true}\nextraVolumes: [{name: apps, secret: {secretName: apps}}]\nextraVolumeMounts: [{name: apps, mountPath: /apps}]")
+	if err != nil || !strings.Contains(notes, "entry admin-key into the Secret a,") {
+		t.Fatal(err, notes)
 	}
 	clear(leaves)
 	flat("", all["Deployment"], leaves)
