@@ -56,13 +56,12 @@ func wantsHelp(args []string) bool {
 
 // help prints the commands and the configuration table.
 func help(to outputs) error {
-	fmt.Fprint(to.out, `fanfare is a real-time backend: push notifications, recent contacts, group chat,
-and stock for flash sales, on Redis and SQL.
+	fmt.Fprint(to.out, `fanfare is a real-time backend: push notifications, recent contacts, group chat, stock for
+flash sales, jobs, locks, values and counters, on Redis and SQL.
 
   fanfare                     serve; with nothing configured, embedded on 127.0.0.1:8080
   fanfare keys create --name NAME --scopes a,b [--expires 90d] [--json]
-                              print a new API key, once; scopes: push, push:all, contacts,
-                              chat, sales, sales:buy, tokens, users:erase, ops:read, ops, admin;
+                              print a new API key, once; the scopes are listed below;
                               it may expire after so many days (90d) or hours (12h), or on a day
                               (2027-01-31)
   fanfare keys list [--json]  show id, name, scopes, created, last used, expires, revoked
@@ -82,9 +81,11 @@ SIGTERM drains and stops; SIGHUP reads the apps file with all keys and certifica
 that it names, the keys of user tokens and the TLS certificate again and lets paused
 apps try at once.
 
-Configuration is by environment variables:
-
 `)
+	for _, line := range wrap("Scopes of keys: "+strings.ReplaceAll(join(api.Scopes), ",", ", ")+".", 80) {
+		fmt.Fprintln(to.out, line)
+	}
+	fmt.Fprint(to.out, "\nConfiguration is by environment variables:\n\n")
 	writeTable(to.out)
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"fanfare/api"
 	"fanfare/store/storetest"
 )
 
@@ -252,6 +253,19 @@ func TestConfigTableInHelp(t *testing.T) {
 		if !strings.Contains(flat, want) {
 			t.Errorf("help lacks %q", want)
 		}
+	}
+}
+
+// The help lists the scopes that a key may have, and no others.
+func TestHelpListsTheScopes(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	if err := help(outputs{out: &out}); err != nil {
+		t.Fatal(err)
+	}
+	flat := strings.Join(strings.Fields(out.String()), " ")
+	if want := "Scopes of keys: " + strings.ReplaceAll(join(api.Scopes), ",", ", ") + ". Configuration"; !strings.Contains(flat, want) {
+		t.Errorf("help lacks %q:\n%s", want, flat)
 	}
 }
 
