@@ -119,7 +119,7 @@ func (b *browser) searchDocuments(t *testing.T, site string) {
 	t.Helper()
 	const first = `document.querySelector("#ui-results li a")?.href`
 	for question, want := range map[string]string{
-		"rotate a key":                  "/docs/operations#keys",
+		"rotate a key":                  "/docs/operations#rotating-a-key",
 		"conflict keys":                 "/docs/jobs#conflict-keys",
 		"nginx":                         "/docs/proxies#nginx",
 		"FANFARE_APPS_FILE":             "/docs/configuration#apns-1",
@@ -146,15 +146,15 @@ func (b *browser) searchDocuments(t *testing.T, site string) {
 	b.on(t, "body", `e.dispatchEvent(new KeyboardEvent("keydown", {key: "/", bubbles: true}))`)
 	b.becomes(t, "document.activeElement.id", "ui-search")
 	b.write(t, "#ui-search", "rotate a key")
-	b.becomes(t, first, site+"/docs/operations#keys")
+	b.becomes(t, first, site+"/docs/operations#rotating-a-key")
 	b.press(t, "ArrowDown", 40)
 	b.press(t, "ArrowDown", 40)
 	b.press(t, "ArrowUp", 38)
-	b.becomes(t, "document.activeElement.href", site+"/docs/operations#keys")
+	b.becomes(t, "document.activeElement.href", site+"/docs/operations#rotating-a-key")
 	b.press(t, "Escape", 27)
 	b.becomes(t, `document.getElementById("ui-results").hidden + document.activeElement.id`, "trueui-search")
 	b.on(t, "#ui-search", "e.form.requestSubmit()")
-	b.becomes(t, "location.href", site+"/docs/operations#keys")
+	b.becomes(t, "location.href", site+"/docs/operations#rotating-a-key")
 	b.write(t, "#ui-search", "zzyzx")
 	b.becomes(t, `document.querySelector("#ui-results p").textContent`, "0 sections")
 }
