@@ -27,10 +27,19 @@ type Cron struct {
 const MaxCron = 256
 
 var (
-	cronNumber  = cronField("")
-	cronMonth   = cronField("|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec")
-	cronWeekday = cronField("|sun|mon|tue|wed|thu|fri|sat")
-	zoneName    = regexp.MustCompile(`^[A-Z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$`)
+	cronNumber = cronField("")
+	// cronFields are the five fields in their order: what each is called, what it takes, and its form.
+	cronFields = [...]struct {
+		name, values string
+		form         *regexp.Regexp
+	}{
+		{"minute", "0 to 59", cronNumber},
+		{"hour", "0 to 23", cronNumber},
+		{"day of the month", "1 to 31", cronNumber},
+		{"month", "1 to 12, or jan to dec", cronField("|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec")},
+		{"weekday", "0 to 7, or sun to sat", cronField("|sun|mon|tue|wed|thu|fri|sat")},
+	}
+	zoneName = regexp.MustCompile(`^[A-Z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$`)
 )
 
 // cronField matches a list of values, ranges and steps. The library also takes L, W, # and ?, which other crons lack.
@@ -43,11 +52,11 @@ func cronField(names string) *regexp.Regexp {
 // ParseCron reads a cron expression and the name of a time zone in the IANA database; "" is UTC.
 func ParseCron(text, zone string) (Cron, error) {
 	fields := strings.Fields(text)
-	if len(fields) != 5 || len(text) > MaxCron {
+	if len(fields) != len(cronFields) || len(text) > MaxCron {
 		return Cron{}, fmt.Errorf("the cron %.300q does not have five fields", text)
 	}
-	for i, rule := range [...]*regexp.Regexp{cronNumber, cronNumber, cronNumber, cronMonth, cronWeekday} {
-		if !rule.MatchString(fields[i]) {
+	for i, field := range cronFields {
+		if !field.form.MatchString(fields[i]) {
 			return Cron{}, fmt.Errorf("the field %q of a cron", fields[i])
 		}
 	}
@@ -75,6 +84,22 @@ func validCron(text string) bool {
 func validTimeZone(name string) bool {
 	_, err := ParseCron("* * * * *", name)
 	return err == nil
+}
+
+// cronMessage says what a cron expression that ParseCron refuses must be. It is shown after the field's name.
+func cronMessage(text string) string {
+	fields := strings.Fields(text)
+	if len(fields) != len(cronFields) {
+		return "must be five fields: minute, hour, day of the month, month and weekday, such as 30 6 * * mon-fri"
+	}
+	for i, field := range cronFields {
+		alone := []string{"*", "*", "*", "*", "*"}
+		alone[i] = fields[i]
+		if _, err := ParseCron(strings.Join(alone, " "), ""); err != nil {
+			return fmt.Sprintf("has %q as its %s, which takes %s, and lists, ranges and steps of them", fields[i], field.name, field.values)
+		}
+	}
+	return "is never due"
 }
 
 // Next is the first time after t at which the cron is due. It is an error if there is none in some hundred years.

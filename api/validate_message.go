@@ -23,6 +23,8 @@ func message(f validator.FieldError) string {
 		return "must be one of " + strings.Join(strings.Fields(f.Param()), ", ")
 	case "min", "max", "maxbytes", "maxjson":
 		return boundMessage(f)
+	case "cron":
+		return cronMessage(fmt.Sprint(f.Value()))
 	}
 	words, ok := messages[f.Tag()]
 	switch {
@@ -39,7 +41,6 @@ var messages = map[string]struct{ plain, with string }{
 	"required":    {"is required", "needs %s"},
 	"identifier":  {plain: fmt.Sprintf("must be 1 to %d bytes of A-Z a-z 0-9 . _ : @ -", MaxIdentifier)},
 	"job_id":      {plain: fmt.Sprintf("must be 1 to %d bytes of A-Z a-z 0-9 . _ : @ -", MaxJobID)},
-	"cron":        {plain: "must be five fields that are due some time: minute, hour, day of the month, month and weekday, such as 30 6 * * mon-fri"},
 	"time_zone":   {plain: "must be a time zone of the IANA database, such as Europe/Berlin"},
 	"outcome":     {with: "goes only with the outcome %s"},
 	"token":       {TokenRule, "is not a token of %s"},

@@ -57,7 +57,8 @@ func scheduleIDs(t *testing.T, a answer) string {
 func TestBadSchedules(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	const cronRule = "must be five fields that are due some time: minute, hour, day of the month, month and weekday, such as 30 6 * * mon-fri"
+	const cronRule = "must be five fields: minute, hour, day of the month, month and weekday, such as 30 6 * * mon-fri"
+	takes := func(values string) string { return ", which takes " + values + ", and lists, ranges and steps of them" }
 	with := func(members string) call { return put(scheduleS, `{"queue":"q","type":"t",`+members+`}`) }
 	run(t, w, []bad{
 		{"an id with a space", put("/v1/schedules/a%20b", `{"queue":"q","type":"t","cron":"* * * * *"}`), 422, broken("id", "identifier", identifierRule)},
@@ -66,7 +67,9 @@ func TestBadSchedules(t *testing.T) {
 		{"no type", put(scheduleS, `{"queue":"q","cron":"* * * * *"}`), 422, broken("type", "required", "is required")},
 		{"no cron", put(scheduleS, `{"queue":"q","type":"t"}`), 422, broken("cron", "required", "is required")},
 		{"a cron of six fields", with(`"cron":"0 * * * * *"`), 422, broken("cron", "cron", cronRule)},
-		{"a cron that is never due", with(`"cron":"0 0 31 2 *"`), 422, broken("cron", "cron", cronRule)},
+		{"an hour that no day has", with(`"cron":"0 25 * * *"`), 422, broken("cron", "cron", `has "25" as its hour`+takes("0 to 23"))},
+		{"a weekday that no week has", with(`"cron":"0 1 * * fun"`), 422, broken("cron", "cron", `has "fun" as its weekday`+takes("0 to 7, or sun to sat"))},
+		{"a cron that is never due", with(`"cron":"0 0 31 2 *"`), 422, broken("cron", "cron", "is never due")},
 		{"a long cron", with(`"cron":"` + strings.Repeat("1,", 130) + `1 * * * *"`), 422, broken("cron", "max", "must be at most 256 bytes")},
 		{"another time zone", with(`"cron":"* * * * *","time_zone":"Europe/Atlantis"`), 422, broken("time_zone", "time_zone", "must be a time zone of the IANA database, such as Europe/Berlin")},
 		{"a key with a space", with(`"cron":"* * * * *","key":"a b"`), 422, broken("key", "identifier", identifierRule)},
