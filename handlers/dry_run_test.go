@@ -34,7 +34,7 @@ func TestD2_DryRun(t *testing.T) {
 		if a := w.get("/v1/stats"); !strings.Contains(a.body, `"name":"events","depth":0,`) {
 			t.Errorf("%s", a.body)
 		}
-		w.post("/v1/events?dry_run=true", `{"type":"nobody.knows","audience":{"users":["bob"]}}`).wants(t, 422, problem(api.CodeUnknownEventType, "*"))
+		w.post("/v1/events?dry_run=true", `{"type":"nobody.knows","audience":{"users":["bob"]}}`).wants(t, 422, problem(api.CodeUnknownEventType, "*", errorsOf("type", "exists", "is no event type")))
 		w.post("/v1/events?dry_run=true", strings.Replace(body, `"b"}`, `"`+strings.Repeat("b", 3000)+`"}`, 1)).wants(t, 422, problem(api.CodeValidation, "*", `"errors":[{"field":"data","rule":"max","message":"*"}]`))
 		w.post("/v1/events?dry_run=1", body).wants(t, 422, broken("dry_run", "oneof", "must be one of true, false"))
 		w.post("/v1/events?dry_run=false", strings.Replace(body, "bob", "dan", 1), "Idempotency-Key: once").wants(t, 202, `{"id":"*"}`) // the key was free

@@ -360,8 +360,8 @@ func TestP2_BadEventRefusesBatchByIndex(t *testing.T) {
 	}
 	batch.Events[1] = api.EventRequest{Type: "nope", Audience: api.Audience{Users: []string{"a"}}}
 	_, _, err = w.events.AcceptBatch(t.Context(), batch, api.Idempotency{})
-	if e := mustCode(t, err, api.CodeUnknownEventType); !strings.Contains(e.Detail, "events[1]") {
-		t.Errorf("detail %q does not name the event", e.Detail)
+	if e := mustCode(t, err, api.CodeUnknownEventType); !strings.Contains(e.Detail, "events[1]") || len(e.Fields) != 1 || e.Fields[0].Field != "events[1].type" {
+		t.Errorf("%q and %+v do not name the event", e.Detail, e.Fields)
 	}
 	if w.countAccepted.Load() != 0 {
 		t.Error("part of a refused batch was accepted")

@@ -73,7 +73,9 @@ func (t *types) templates(ctx context.Context, e *api.EventRequest) (*render.Tem
 func (t *types) fromRecord(ctx context.Context, name string) (*render.TemplateSet, error) {
 	found, err := t.rec.EventType(ctx, name)
 	if api.CodeOf(err) == api.CodeNotFound {
-		return nil, api.Errorf(api.CodeUnknownEventType, "there is no event type %q, and the event brings no alert of its own", name)
+		refused := api.Errorf(api.CodeUnknownEventType, "there is no event type %q, and the event brings no alert of its own", name)
+		refused.Fields = []api.FieldError{{Field: "type", Rule: "exists", Message: "is no event type"}}
+		return nil, refused
 	}
 	if err != nil {
 		return nil, err
