@@ -194,7 +194,7 @@ func functions() template.FuncMap {
 		"stamp": func(t api.Time) string { return t.UTC().Format("2006-01-02 15:04:05") },
 		"iso":   func(t api.Time) string { return t.UTC().Format(time.RFC3339) },
 		"ago":   func(t api.Time) string { return lasting(max(0, time.Since(t.Time))) },
-		"join":  joined, "shards": shards, "pretty": pretty, "jobOf": jobOf, "failed": func(c api.JobCounts) int64 { return failedJobs(&c) }, "list": func(all ...any) []any { return all },
+		"join":  joined, "shards": shards, "pretty": pretty, "verdict": verdict, "jobOf": jobOf, "failed": func(c api.JobCounts) int64 { return failedJobs(&c) }, "list": func(all ...any) []any { return all },
 	}
 }
 

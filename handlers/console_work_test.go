@@ -193,7 +193,7 @@ func TestN1_Events(t *testing.T) {
 	if a := w.page("/console/events/"+first+"/why?user=bob", cookie); a.status != 303 || a.header.Get("Location") != "./users/bob" {
 		t.Errorf("%d to %q", a.status, a.header.Get("Location"))
 	}
-	w.page("/console/events/"+first+"/users/bob", cookie).shows(t, 200, "photo.shared", "The event is not over", "Opted out", "false")
+	w.page("/console/events/"+first+"/users/bob", cookie).shows(t, 200, "photo.shared", "Not yet: the event is queued.", "The event is not over", "Opted out", "false")
 	w.page("/console/events/unknown/users/bob", cookie).shows(t, 404)
 	if a := w.page("/console/find-event?id=+"+first, cookie); a.status != 303 || a.header.Get("Location") != "./events/"+first {
 		t.Errorf("%d to %q", a.status, a.header.Get("Location"))
