@@ -79,7 +79,7 @@ func (s *scene) mustConvert(section, sample string) {
 	storetest.Must(s, os.WriteFile(filepath.Join(dir, "export"), []byte(mustGuideBlocks(s, "docs/start/moving.md", section, sample)[0]), 0o600))
 	program := mustScript(s.T, dir, "convert.py", mustGuideBlocks(s, "docs/start/moving.md", section, "python")[0], "python3")
 	program.Args = append(program.Args, "export")
-	program.Dir, program.Env = dir, environment([]string{"FANFARE=" + s.server.base, "KEY=" + runbookKey})
+	program.Dir, program.Env = dir, environment([]string{"FANFARE_URL=" + s.server.base, "FANFARE_KEY=" + runbookKey})
 	if out, err := program.CombinedOutput(); err != nil {
 		s.Fatalf("%v:\n%s", err, out)
 	}

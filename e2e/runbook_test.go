@@ -217,7 +217,7 @@ func (s *scene) mustRunLines(lines string) {
 	shell := exec.CommandContext(s.Context(), "bash", "-euo", "pipefail")
 	shell.Dir = s.server.dir
 	shell.Env = append(environment([]string{
-		"FANFARE=" + s.server.base, "REDIS=" + s.redis, "APNS=" + s.apns, "KEY=" + runbookKey, fmt.Sprintf("PID=%d", s.server.cmd.Process.Pid),
+		"FANFARE_URL=" + s.server.base, "REDIS=" + s.redis, "APNS=" + s.apns, "FANFARE_KEY=" + runbookKey, fmt.Sprintf("PID=%d", s.server.cmd.Process.Pid),
 		"FANFARE_DATABASE_URL=" + s.server.setting("FANFARE_DATABASE_URL"),
 	}), "PATH="+bin+":"+os.Getenv("PATH"))
 	script, whole := "set -x\n", ""
