@@ -203,7 +203,7 @@ func (a *app) openNouns() error {
 	a.devices = devices.New(a.redis, a.record, a.notificationQueue, devices.Options{Logger: a.log, GuardTTL: a.config.MaxAge + time.Hour})
 	a.events = events.New(events.Options{
 		DB: a.redis, Queue: a.eventQueue, Notifications: a.notificationQueue, Record: a.record, Logger: a.log, OnAccepted: a.metrics.Accepted,
-		MaxAge: a.config.MaxAge, SendsTo: a.sendsTo,
+		MaxAge: a.config.MaxAge, SendsTo: a.sendsTo, Delivers: a.delivers,
 	})
 	a.openChat()
 	a.apps = apps.New(a.redis)

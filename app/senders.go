@@ -86,6 +86,16 @@ func (a *app) sendsTo(p api.Platform) bool {
 	return ok && sender.HasApps()
 }
 
+// delivers reports whether devices of a platform get something from this process, if only a line of its log.
+func (a *app) delivers(p api.Platform) bool {
+	senders, ok := a.sender.(transport.Senders)
+	if !ok {
+		return true // all are logged
+	}
+	_, logged := senders[p].(*logsender.Sender)
+	return logged || a.sendsTo(p)
+}
+
 // webPushKey is the key with which pages subscribe to a topic's app of Web Push; ok is false without one.
 func (a *app) webPushKey(topic string) (key string, ok bool) {
 	senders, _ := a.sender.(transport.Senders)

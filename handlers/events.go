@@ -30,7 +30,7 @@ type postEventRequest struct {
 //	@Description	replaces the templates; with it the type need not be registered. With `send_at` the event is accepted now, and
 //	@Description	its recipients are found then.
 //	@Description
-//	@Description	`dry_run=true` checks the event and answers 200 with what devices would get, on each platform that the process sends to
+//	@Description	`dry_run=true` checks the event and answers 200 with what devices would get, on each platform that the process delivers to
 //	@Description	and in each language of the type. Nothing is stored or sent, and an Idempotency-Key is not used up.
 //	@Tags			push
 //	@ID				postEvent

@@ -31,7 +31,7 @@ func (s *Store) Preview(ctx context.Context, r *api.EventRequest) (*api.EventPre
 	if err != nil {
 		return nil, err
 	}
-	return job.Value.(*Job).Push.Preview(s.o.SendsTo), nil
+	return job.Value.(*Job).Push.Preview(s.o.Delivers), nil
 }
 
 // acceptOne accepts one event, whose entry makeJob makes under the event's id.

@@ -31,6 +31,9 @@ type Options struct {
 	// SendsTo reports whether this process has an app of a platform: then events are checked against the
 	// platform's rules as well (W6). APNs' are always checked. Default: it has none.
 	SendsTo func(api.Platform) bool
+	// Delivers reports whether this process delivers to devices of a platform, if only to its log: then a preview shows
+	// what they get. Default: SendsTo.
+	Delivers func(api.Platform) bool
 	// OnAccepted is called with the size of every batch of new events, for metrics.
 	OnAccepted func(n int)
 	// Now is the clock; default time.Now.
@@ -56,6 +59,9 @@ func New(o Options) *Store {
 	}
 	if o.SendsTo == nil {
 		o.SendsTo = func(api.Platform) bool { return false }
+	}
+	if o.Delivers == nil {
+		o.Delivers = o.SendsTo
 	}
 	if o.OnAccepted == nil {
 		o.OnAccepted = func(int) {}

@@ -137,14 +137,14 @@ func (p *Push) checkSize(platform api.Platform) error {
 	return nil
 }
 
-// Preview shows what devices of the platforms that a process sends to would get, in place of a user's number with the highest
-// badge. The push must have passed Check.
-func (p *Push) Preview(sendsTo func(api.Platform) bool) *api.EventPreview {
+// Preview shows what devices of the platforms that a process delivers to would get, in place of a user's number with the
+// highest badge. The push must have passed Check.
+func (p *Push) Preview(delivers func(api.Platform) bool) *api.EventPreview {
 	out := &api.EventPreview{PushType: p.PushType, Priority: p.Priority, CollapseID: p.CollapseID, Topics: p.Topics, Payloads: []api.PayloadPreview{}}
 	for _, platform := range []api.Platform{api.PlatformAPNs, api.PlatformFCM, api.PlatformWebPush} {
 		for _, language := range p.inLanguages() {
 			in := p.as(variant{platform, language})
-			if in == nil || in.Payload == nil || platform != api.PlatformAPNs && !sendsTo(platform) {
+			if in == nil || in.Payload == nil || platform != api.PlatformAPNs && !delivers(platform) {
 				continue
 			}
 			if p.Badge != "" {
