@@ -60,7 +60,7 @@ func TestSaleBesideClientsThatHangUp(t *testing.T) {
 	t.Parallel()
 	proxy, url := storetest.ProxyTo(t, storetest.Redis(t).URL())
 	proxy.Delay(farAway)
-	p := mustServe(t, t.TempDir(), quick("FANFARE_REDIS_URL="+url, "FANFARE_DATABASE_URL="+storetest.MySQL(t))...)
+	p := mustServe(t, t.TempDir(), quick("FANFARE_REDIS_URL="+url, "FANFARE_DATABASE_URL="+storetest.MySQL(t), "FANFARE_LOG_LEVEL=info")...)
 	all := func() []*program { return []*program{p} }
 	for partitions := range 2 {
 		m := &market{t: t, sale: fmt.Sprint("rush-", partitions), servers: all}

@@ -191,7 +191,8 @@ func TestS17_ARestart(t *testing.T) {
 type readBacks struct {
 	slog.Handler
 	n    atomic.Int64
-	then func() // what is done when one begins, if anything
+	lost atomic.Int64 // how often Redis is said to have lost something
+	then func()       // what is done when one begins, if anything
 }
 
 func countReadBacks() (*readBacks, *slog.Logger) {
@@ -204,6 +205,9 @@ func (*readBacks) Enabled(context.Context, slog.Level) bool { return true }
 
 // Handle counts.
 func (r *readBacks) Handle(_ context.Context, line slog.Record) error {
+	if line.Level >= slog.LevelWarn && line.Message == "Redis had lost a sale or orders of it" {
+		r.lost.Add(1)
+	}
 	if line.Message == "a sale is brought in line with the record" {
 		r.n.Add(1)
 		if r.then != nil {
@@ -269,8 +273,13 @@ func TestS17_ReadBackOnceAndOnlyAfterAnotherRun(t *testing.T) {
 		all.Go(func() { mustEventuallyBuy(t, processes[i%2], s.sale) })
 	}
 	all.Wait()
-	if n := read.n.Load(); n != 1 {
-		t.Errorf("read back %d times after a restart", n)
+	if n, lost := read.n.Load(), read.lost.Load(); n != 1 || lost != 0 {
+		t.Errorf("read back %d times after a restart, and told %d times of a loss", n, lost)
+	}
+	storetest.Must(t, server.Client().FlushAll(t.Context()).Err())
+	mustEventuallyBuy(t, processes[0], s.sale)
+	if lost := read.lost.Load(); lost != 1 {
+		t.Errorf("told %d times of a loss when Redis was emptied", lost)
 	}
 }
 

@@ -209,7 +209,7 @@ func (s *Store) acknowledge(ctx context.Context, sale string, orders []record.Or
 	}
 	known, err := s.live.OrdersRecorded(ctx, sale, ids...)
 	if err == nil && known < len(orders) {
-		err = s.live.RestoreOrders(ctx, sale, ordersOf(orders))
+		_, err = s.live.RestoreOrders(ctx, sale, ordersOf(orders))
 	}
 	if errors.Is(err, stock.ErrAbsent) {
 		return nil // the sale is read from SQL when it is needed

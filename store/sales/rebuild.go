@@ -107,8 +107,9 @@ func (s *Store) putMissing(ctx context.Context, sale string) error {
 // be read from Redis, it stays as it is. From the moment at which the settings are read from the
 // record, SQL takes no changes from a Redis that has the sale by an earlier load.
 func (s *Store) reload(ctx context.Context, sale string) error {
-	if _, err := s.live.Sale(ctx, sale); !needsRestore(err) {
-		return err
+	_, was := s.live.Sale(ctx, sale)
+	if !needsRestore(was) {
+		return was
 	}
 	after, err := s.removeEarlier(ctx, sale)
 	if err != nil {
@@ -122,8 +123,12 @@ func (s *Store) reload(ctx context.Context, sale string) error {
 		return stock.ErrAbsent
 	}
 	settings := settingsOf(row)
-	if err := s.load(ctx, settings); err != nil {
+	orders, err := s.load(ctx, settings)
+	if err != nil {
 		return err
+	}
+	if orders > 0 || errors.Is(was, stock.ErrAbsent) {
+		s.o.Logger.WarnContext(ctx, "Redis had lost a sale or orders of it", "sale", sale, "orders", orders)
 	}
 	s.cache.drop(sale)
 	if err := s.live.Open(ctx, sale, settings.Loading); err != nil {
@@ -150,32 +155,33 @@ func (s *Store) removeEarlier(ctx context.Context, sale string) (string, error) 
 	return deleted.Deletion, err
 }
 
-// load puts settings, changes of stock and all orders back; opening follows. Each step may be
-// repeated, so a process may die at any point.
-func (s *Store) load(ctx context.Context, settings stock.Settings) error {
-	s.o.Logger.WarnContext(ctx, "a sale is brought in line with the record", "sale", settings.ID)
+// load puts settings, changes of stock and all orders back, and returns how many orders Redis did not have; opening
+// follows. Each step may be repeated, so a process may die at any point.
+func (s *Store) load(ctx context.Context, settings stock.Settings) (orders int, err error) {
+	s.o.Logger.InfoContext(ctx, "a sale is brought in line with the record", "sale", settings.ID)
 	if err := s.live.Load(ctx, settings); err != nil {
-		return fmt.Errorf("load sale %s: %w", settings.ID, err)
+		return 0, fmt.Errorf("load sale %s: %w", settings.ID, err)
 	}
 	if err := s.loadRestocks(ctx, settings); err != nil {
-		return err
+		return 0, err
 	}
 	return s.restoreOrders(ctx, settings.ID, 0)
 }
 
 // restoreOrders reads the orders that were sold since a time in milliseconds from the record, and
-// makes their reservations sold.
-func (s *Store) restoreOrders(ctx context.Context, sale string, since int64) error {
+// makes their reservations sold. It returns how many were not.
+func (s *Store) restoreOrders(ctx context.Context, sale string, since int64) (restored int, err error) {
 	for after := (record.Order{CreatedAt: since}); ; {
 		page, err := s.rec.Orders(ctx, sale, after, restorePage)
 		if err != nil {
-			return fmt.Errorf("read orders of sale %s: %w", sale, err)
+			return restored, fmt.Errorf("read orders of sale %s: %w", sale, err)
 		}
-		if err := s.live.RestoreOrders(ctx, sale, ordersOf(page)); err != nil {
-			return fmt.Errorf("restore orders of sale %s: %w", sale, err)
+		n, err := s.live.RestoreOrders(ctx, sale, ordersOf(page))
+		if restored += n; err != nil {
+			return restored, fmt.Errorf("restore orders of sale %s: %w", sale, err)
 		}
 		if len(page) < restorePage {
-			return nil
+			return restored, nil
 		}
 		after = page[len(page)-1]
 	}

@@ -86,7 +86,10 @@ func New(db *redisdb.DB, rec *record.DB, jobs *queue.Queue, o Options) *Store {
 	s.cache = newCache(!o.NoLocal)
 	s.locker = lock.New(db, lock.Options{Name: restoreLock, Lease: restoreLease, Retention: time.Minute, MaxAttempts: 1 << 30})
 	options := stock.Options{Logger: o.Logger, MinReplicas: o.MinReplicas, OnSwept: s.onSwept, OnStale: s.onStale}
-	options.OnCompare = s.restoreOrders
+	options.OnCompare = func(ctx context.Context, sale string, since int64) error {
+		_, err := s.restoreOrders(ctx, sale, since)
+		return err
+	}
 	if !db.Embedded() { // an embedded Redis has only one run
 		options.RunID = stock.ServerRunID
 	}

@@ -106,11 +106,11 @@ func missingStock(found []*partitionState) []any {
 const restoredAtOnce = 200
 
 // RestoreOrders makes the reservations of orders on record sold, where they are not sold in
-// Redis.
-func (l *loader) RestoreOrders(ctx context.Context, sale string, orders []Order) error {
+// Redis, and returns how many these were.
+func (l *loader) RestoreOrders(ctx context.Context, sale string, orders []Order) (restored int, err error) {
 	parts, err := l.partitionsOf(ctx, sale)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	for len(orders) > 0 {
 		some := orders[:min(len(orders), restoredAtOnce)]
@@ -122,11 +122,19 @@ func (l *loader) RestoreOrders(ctx context.Context, sale string, orders []Order)
 			}
 		}
 		if err := l.db.Do(ctx, redisdb.Write, cmds...); err != nil {
-			return err
+			return restored, err
+		}
+		for _, cmd := range cmds {
+			if status, _ := cmd.(*redis.Cmd).Int(); status == orderRestored {
+				restored++
+			}
 		}
 	}
-	return nil
+	return restored, nil
 }
+
+// orderRestored is order_restore.lua's answer for a reservation that was not sold before.
+const orderRestored = 1
 
 // Open ends a load: units of one partition cover what another has oversold, the stock is
 // spread, and the sale goes on. ErrStaleRun: the server is in another run by now, or another

@@ -50,7 +50,8 @@ func TestS5_HoldsWhileASaleIsLoaded(t *testing.T) {
 				}
 			}
 
-			storetest.Must(t, w.RestoreOrders(t.Context(), w.sale, orders))
+			_, err = w.RestoreOrders(t.Context(), w.sale, orders)
+			storetest.Must(t, err)
 			storetest.Must(t, w.Open(t.Context(), w.sale, loading))
 			w.want("s", "10 2 8 20")
 			w.mustAddUp()

@@ -35,7 +35,7 @@ func (w *liveWorld) rebuild(s Settings, orders []Order) error {
 	}
 	for len(orders) > 0 {
 		some := orders[:min(len(orders), 3)]
-		if err := w.RestoreOrders(ctx, s.ID, some); err != nil {
+		if _, err := w.RestoreOrders(ctx, s.ID, some); err != nil {
 			return err
 		}
 		orders = orders[len(some):]

@@ -406,7 +406,9 @@ func everyCall(t *testing.T, w *liveWorld, partitions int64) {
 	order := orderOf(w, "z", 4)
 	loading, err := w.begun(ctx, c.Record)
 	storetest.Must(t, err)
-	storetest.Must(t, w.RestoreOrders(ctx, w.sale, []Order{order}))
+	if restored, err := w.RestoreOrders(ctx, w.sale, []Order{order}); err != nil || restored > 1 {
+		t.Fatal(restored, err)
+	}
 	storetest.Must(t, w.Open(ctx, w.sale, loading))
 	w.want("s", "6 0 6 12")
 	w.mustReserve("v", units("s", 6))
