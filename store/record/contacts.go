@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -153,6 +154,9 @@ func (p Pair) outbox() OutboxRow {
 // owners' recent contacts must be rebuilt afterwards. Each row's version rises under its row
 // lock, also when the row comes back after a deletion.
 func (db *DB) PutContacts(ctx context.Context, contacts ...Contact) error {
+	contacts = slices.SortedFunc(slices.Values(contacts), func(a, b Contact) int { // imports lock rows in one order
+		return cmp.Or(strings.Compare(a.Owner, b.Owner), strings.Compare(a.Contact, b.Contact))
+	})
 	return db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
 		for part := range slices.Chunk(contacts, chunk) {
 			if err := db.putContacts(ctx, tx, part); err != nil {
