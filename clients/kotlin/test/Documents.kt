@@ -13,7 +13,7 @@ internal fun theCodeOfTheDocuments() = Server().use { server ->
     System.setProperty("app.url", "http://127.0.0.1:${backend.address.port}")
     server.chat("hello")
     val sale = """{"items": [{"sku": "sneaker:42", "stock": 1}], "starts_at": "2026-01-01T00:00:00Z", "ends_at": "2099-01-01T00:00:00Z"}"""
-    server.call("PUT", "/v1/sales/spring", JSONObject(sale))
+    server.call("PUT", "/v1/sales/sneakers", JSONObject(sale))
     server.call("PUT", "/v1/topics/news", JSONObject("""{"open": true}"""))
     val bob = server.client("bob")
     fun devices(): String {
