@@ -14,11 +14,10 @@ func verdict(e api.UserEvent) string {
 		count[n.State]++
 		last = n
 	}
-	over := e.State == api.EventDone || e.State == api.EventExpired || e.State == api.EventCancelled
 	switch {
 	case count[api.NotificationDelivered] > 0:
 		return fmt.Sprintf("Yes: it was delivered to %s.", devices(count[api.NotificationDelivered]))
-	case !over || count[api.NotificationWaiting]+count[api.NotificationRetrying] > 0:
+	case !over(e.State) || count[api.NotificationWaiting]+count[api.NotificationRetrying] > 0:
 		return fmt.Sprintf("Not yet: the event is %s.", e.State)
 	case len(e.Notifications) > 0 && last.Reason != "":
 		return fmt.Sprintf("No: its notification is %s (%s).", last.State, last.Reason)

@@ -38,7 +38,7 @@ type putBadgeRequest struct {
 //	@Summary		Set a user's badge
 //	@Description	Sets the number that the next notification with a badge begins from. With `clear` it is also sent to the user's devices
 //	@Description	of APNs, without a text, so that what was read on one device loses its number on the others. This is done at most
-//	@Description	once a minute for a user: what is set in between is sent at the end of the minute.
+//	@Description	once a minute for a user: a number that is set in between is sent at the end of the minute.
 //	@Tags			push
 //	@ID				putBadge
 //	@Accept			json

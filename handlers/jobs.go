@@ -94,12 +94,13 @@ func (s *server) postJobBatch(ctx context.Context, in *postJobBatchRequest) (*we
 
 // enqueue stores jobs, whose payloads it makes short.
 func (s *server) enqueue(ctx context.Context, queue string, all []api.JobRequest, once api.Idempotency) ([]api.JobAccepted, bool, error) {
+	parent := web.Traceparent(ctx)
 	for i := range all {
 		var err error
 		if all[i].Payload, err = shortPayload(all[i].Payload); err != nil {
 			return nil, false, err
 		}
-		all[i].Traceparent = web.Traceparent(ctx)
+		all[i].Traceparent = parent
 	}
 	return s.o.Jobs.Enqueue(ctx, queue, all, once)
 }
