@@ -27,6 +27,9 @@ const (
 	showGap = time.Minute
 	// spare is how much longer names are known than something with that name may come again.
 	spare = time.Hour
+	// unnamedPeriod is the period of requests without a name. It is far longer than a call and the commands that it repeats may
+	// take, and so short that a caller who changes a badge as often as the rates allow does not fill Redis.
+	unnamedPeriod = time.Minute
 	// bodyBytes is how much of the digest of a request's body is kept.
 	bodyBytes = 16
 )
@@ -66,6 +69,8 @@ type change struct {
 	body   string    // "" for an event
 	came   time.Time // when the event came
 	show   bool
+	// unnamed says that the name is a random one, which comes again only if the client repeats the command.
+	unnamed bool
 }
 
 func (s *Store) cmd(ctx context.Context, user string, c change) *redis.Cmd {
@@ -76,7 +81,12 @@ func (s *Store) cmd(ctx context.Context, user string, c change) *redis.Cmd {
 	if c.show {
 		gap = strconv.FormatInt(showGap.Milliseconds(), 10)
 	}
-	return s.change.Cmd(ctx, keysOf(user), c.how, c.number, api.MaxBadge, lifetime.Milliseconds(), c.name, c.body, s.period.Milliseconds(), came, gap)
+	all, period := keysOf(user), s.period
+	keys := all[:3]
+	if c.unnamed {
+		keys, period = []string{all[0], all[3], all[4]}, unnamedPeriod
+	}
+	return s.change.Cmd(ctx, keys, c.how, c.number, api.MaxBadge, lifetime.Milliseconds(), c.name, c.body, period.Milliseconds(), came, gap)
 }
 
 // Get reads a user's badge. One that was never set, or that Redis has lost, is 0 with version 0.
@@ -109,7 +119,7 @@ func (s *Store) request(ctx context.Context, user string, c change, once api.Ide
 		return nil, at, false, err
 	}
 	if once.Key == "" {
-		once = api.Idempotency{Key: rand.Text()}
+		once, c.unnamed = api.Idempotency{Key: rand.Text()}, true
 	}
 	c.name, c.body = once.Name(user), hex.EncodeToString(once.Body[:bodyBytes])
 	reply, err := s.db.List(ctx, redisdb.Write, s.cmd(ctx, user, c))

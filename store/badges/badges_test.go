@@ -399,3 +399,30 @@ func TestB1_ASlotThatMoves(t *testing.T) {
 		}
 	}
 }
+
+// B1: what changed a badge without an Idempotency-Key is known for two minutes at most, so that a caller cannot fill Redis with
+// it.
+func TestB1_UnnamedRequestsAreSoonForgotten(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *badges.Store, db *redisdb.DB, user string) {
+		for i := range 20 {
+			_, _, err := s.Set(t.Context(), user, int64(i), false)
+			storetest.Must(t, err)
+			_, _, err = s.Add(t.Context(), user, 1, api.Idempotency{})
+			storetest.Must(t, err)
+		}
+		lives := func(key string) time.Duration { return db.Client().PTTL(t.Context(), "ff:{badge:"+user+"}:"+key).Val() }
+		for _, key := range []string{"names:0", "names:1"} {
+			if db.Client().Exists(t.Context(), "ff:{badge:"+user+"}:"+key).Val() != 0 {
+				t.Errorf("%s is there for %v", key, lives(key))
+			}
+		}
+		if longest := max(lives("sent:0"), lives("sent:1")); longest <= 0 || longest > 2*time.Minute {
+			t.Errorf("they are known for %v", longest)
+		}
+		storetest.Must(t, s.Erase(t.Context(), user, time.Now().Add(time.Hour)))
+		if found := storetest.KeysWith(t, db, user); len(found) > 0 {
+			t.Errorf("there is %v after an erasure", found)
+		}
+	})
+}
