@@ -158,6 +158,33 @@ func TestT1_ATraceFollowsAnEvent(t *testing.T) {
 	}
 }
 
+// T4: where spans are recorded, a claim answers the span of the call that enqueued the job. A caller who wants no span gets its
+// own traceparent back.
+func TestT4_AJobGoesOnBelowItsCall(t *testing.T) {
+	t.Parallel()
+	collected := mustCollect(t)
+	p := mustServe(t, t.TempDir(), quick("FANFARE_TRACES_URL="+collected.url)...)
+	const id, unsampled = "0000000000000000000000000000abcd", "00-0000000000000000000000000000abce-00f067aa0ba902b7-00"
+	claim := func(traceparent string) string {
+		p.must(202, nil, "POST", "/v1/queues/q/jobs", map[string]any{"type": "mail"}, "Traceparent", traceparent)
+		var got api.ClaimedJobs
+		p.must(200, &got, "POST", "/v1/queues/q/claims", map[string]any{"worker": "w", "wait_ms": 20_000})
+		if len(got.Jobs) != 1 {
+			t.Fatalf("claimed %+v", got)
+		}
+		return got.Jobs[0].Traceparent
+	}
+	below := claim("00-" + id + "-00f067aa0ba902b7-01")
+	const call = "POST /v1/queues/{queue}/jobs"
+	storetest.Eventually(t, time.Minute, "the call is recorded", func() bool { return len(collected.of(id)[call]) == 1 })
+	if want := "00-" + id + "-" + hex.EncodeToString(collected.of(id)[call][0].GetSpanId()) + "-01"; below != want {
+		t.Errorf("the job goes on below %q, want %q", below, want)
+	}
+	if got := claim(unsampled); got != unsampled {
+		t.Errorf("the job of an unsampled call goes on below %q", got)
+	}
+}
+
 // T2: a collector that takes connections and never answers holds up no call and no stop, and is told once.
 func TestT2_AHangingCollector(t *testing.T) {
 	t.Parallel()
