@@ -57,8 +57,8 @@ type EventTypeRequest struct {
 	FCM json.RawMessage `json:"fcm,omitempty" swaggertype:"object"`
 	// WebPush has members of what pages get beside the text; at most 2 KiB.
 	WebPush *WebPushOptions `json:"webpush,omitempty"`
-	// Badge is the number on the icon of the app: none leaves it, count shows the user's badge, and add raises the badge by one
-	// for each user who is sent to, once for all devices. unread is for the type chat.message: the number of chats with unread
+	// Badge is the number on the icon of the app: none leaves it, count shows the user's badge, and add raises the badge of
+	// each recipient by one, once for all devices. unread is for the type chat.message: the number of chats with unread
 	// messages. A badge in aps takes precedence. Alerts alone have one, and a type with one needs no text.
 	Badge BadgeMode `json:"badge,omitempty" validate:"omitempty,oneof=none count add unread" default:"none"`
 	// Localized has the texts in other languages, by locale, such as de or de-AT. A device gets each text in

@@ -85,7 +85,7 @@ type Delivery struct {
 	wakes        chan string
 	deviceWrites chan struct{}
 	guardReads   chan struct{}
-	storing      chan struct{} // events or pieces of them whose notifications are just being stored
+	storing      chan struct{} // taken-over events whose notifications are just being stored
 
 	windows *windows // of notifications in flight
 
@@ -163,8 +163,7 @@ func (d *Delivery) admit(ctx context.Context, w *work) {
 	}
 }
 
-// maxStoring is how many taken-over events, and pieces of events whose app has no room, store their notifications at
-// once. Further taken-over events are not read.
+// maxStoring is how many taken-over events store their notifications at once; the others are not read any further.
 const maxStoring = 64
 
 // WindowFull is the reason with which a notification or a part of an event is deferred.

@@ -162,8 +162,6 @@ func (d *Delivery) sendPiece(ctx context.Context, e *Event, piece []*work) {
 func (d *Delivery) sendSome(ctx context.Context, e *Event, piece []*work, shares Shares) {
 	if e.GiveBack == nil {
 		d.begun(e, piece)
-		d.storing <- struct{}{} // an app that hangs may have very many
-		defer func() { <-d.storing }()
 		d.store(ctx, queue.Result{Outcome: queue.Defer, Reason: WindowFull}, piece...)
 		return
 	}

@@ -31,7 +31,7 @@ func (t *Targeting) number(ctx context.Context, pages []*page) {
 	}
 }
 
-// reachable are the users who have a device to which the page sends, each once.
+// reachable lists the users with a device to which the page sends, each once.
 func (p *page) reachable() (users []string) {
 	for _, r := range p.found { // the devices of a user stand together
 		if n := len(users); n == 0 || users[n-1] != r.User {
