@@ -194,9 +194,23 @@ type Device struct {
 	Reason       string      `json:"reason,omitempty"`
 	RegisteredAt Time        `json:"registered_at"`
 	DroppedAt    *Time       `json:"dropped_at,omitempty"`
-	// Target is where a browser's notifications go, see Subscription.Target; "" on other platforms.
+	// Live is set if this is an activity, which no answer shows among devices.
+	Live *DeviceLive `json:"-"`
+	// Target is where a browser's notifications go, see Subscription.Target, or those of an activity on FCM, see
+	// ActivityRequest.Stored; "" for all others.
 	Target string `json:"-"`
 }
+
+// DeviceLive is what makes an activity of a device.
+type DeviceLive struct {
+	// Object is what an activity shows, LiveStarts for a start token.
+	Object         string
+	AttributesType string
+	EndsAt         int64 // Unix ms; 0: it does not end
+}
+
+// LiveStarts stands for the object of start tokens. It is no identifier.
+const LiveStarts = "*"
 
 // DeviceList is the answer of GET /v1/users/{user}/devices.
 type DeviceList struct {

@@ -24,6 +24,8 @@ type EventRequest struct {
 	FCM json.RawMessage `json:"fcm,omitempty" validate:"-" swaggertype:"object"`
 	// WebPush is laid over the event type's webpush, member by member; at most 2 KiB.
 	WebPush *WebPushOptions `json:"webpush,omitempty"`
+	// Live is what Live Activities show; the event's type has push type liveactivity, or does not exist.
+	Live *Live `json:"live,omitempty"`
 	// Topic is the topic, or a list of topics, of the apps whose devices get the event; it replaces that of the
 	// type. Absent: all apps of each user.
 	Topic      Topics `json:"topic,omitempty" validate:"-" swaggertype:"array,string" example:"com.example.app"`
@@ -44,6 +46,10 @@ type Audience struct {
 	Chat       string   `json:"chat,omitempty" validate:"omitempty,identifier"`
 	Topic      string   `json:"topic,omitempty" validate:"omitempty,identifier"`
 	All        bool     `json:"all,omitempty"`
+	// ActivitiesOf is the object whose activities are updated or ended.
+	ActivitiesOf string `json:"activities_of,omitempty" validate:"omitempty,identifier=object"`
+	// Broadcast is the object whose broadcast channel is sent to.
+	Broadcast string `json:"broadcast,omitempty" validate:"omitempty,identifier=object"`
 }
 
 // Alert is the visible text of a notification. It is not a template.
@@ -117,6 +123,9 @@ const (
 	EventDone      EventState = "done"
 	EventExpired   EventState = "expired"
 	EventCancelled EventState = "cancelled"
+	// EventSuperseded is a live event that a newer one of its object went before, so that its audience, or the rest of it,
+	// was left out.
+	EventSuperseded EventState = "superseded"
 )
 
 // EventReport is the answer of GET /v1/events/{id}. The counts are right even if work was done again
@@ -155,6 +164,7 @@ type ListedEvent struct {
 	Failed        int64 `json:"failed"`
 	Expired       int64 `json:"expired"`
 	Cancelled     int64 `json:"cancelled"`
+	Superseded    int64 `json:"superseded,omitempty"`
 }
 
 // EventList is the answer of GET /v1/events, newest first.
@@ -171,7 +181,10 @@ type PlatformCounts struct {
 	Expired       int64 `json:"expired"`
 	// Cancelled are those that were made, and not sent before their event was cancelled.
 	Cancelled int64 `json:"cancelled"`
-	Retrying  int64 `json:"retrying"`
+	// Superseded are those of a live event that were made, and not sent before a newer one of its object; left out if there
+	// are none.
+	Superseded int64 `json:"superseded,omitempty"`
+	Retrying   int64 `json:"retrying"`
 }
 
 // SuppressedCounts counts the users who got no notification. Each counts once, under the first reason
@@ -264,4 +277,6 @@ const (
 	NotificationFailed    NotificationState = "failed"
 	NotificationExpired   NotificationState = "expired"
 	NotificationCancelled NotificationState = "cancelled"
+	// NotificationSuperseded is one of a live event that a newer one of its object went before.
+	NotificationSuperseded NotificationState = "superseded"
 )

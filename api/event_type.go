@@ -32,8 +32,7 @@ type EventTypeRequest struct {
 	Category string `json:"category,omitempty" validate:"maxbytes=128"`
 	ThreadID string `json:"thread_id,omitempty" validate:"maxbytes=128"`
 	// PushType goes only to devices of APNs whose topic takes it: voip to topics that end with .voip,
-	// complication .complication, location .location-query, liveactivity
-	// .push-type.liveactivity, pushtotalk .voip-ptt, widgets .push-type.widgets and controls
+	// complication .complication, location .location-query, pushtotalk .voip-ptt, widgets .push-type.widgets and controls
 	// .push-type.controls; the others to topics that end with none of these.
 	PushType PushType `json:"push_type,omitempty" validate:"omitempty,oneof=alert background location voip complication liveactivity pushtotalk widgets controls" default:"alert"`
 	// Topic is the topic, or a list of topics, of the apps whose devices get events of this type. A topic of APNs

@@ -22,6 +22,7 @@ const (
 	MaxPayload        = 4096     // rendered APNs payload, and the keys and values of a message to FCM
 	MaxWebPushPayload = 3993     // what a page gets
 	MaxVoIPPayload    = 5120     // rendered APNs payload, push type voip
+	MaxBroadcast      = 5120     // rendered APNs payload of a broadcast
 	MaxIdempotencyKey = 255      // printable bytes
 	MaxDevices        = 50       // per user
 	MaxMutes          = 1000     // per user

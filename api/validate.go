@@ -32,6 +32,7 @@ type Validator struct {
 //	time_zone   a time zone that ParseCron takes
 //	token       what NormalToken takes
 //	locale      what ValidLocale takes
+//	color       a colour such as #1b5e20
 //	endpoint    what ParseEndpoint takes
 //	p256dh      an uncompressed point on P-256 in base64url
 //	auth        16 bytes in base64url
@@ -144,6 +145,7 @@ var textRules = map[string]func(param string) func(string) bool{
 		return func(s string) bool { return err == nil && len(s) <= most }
 	},
 	"locale":    textRule(ValidLocale),
+	"color":     textRule(validColor),
 	"p256dh":    textRule(validPoint),
 	"auth":      textRule(validAuth),
 	"text":      textRule(validText),
@@ -188,6 +190,7 @@ var fieldsTogether = map[reflect.Type]func(reporter, reflect.Value){
 	reflect.TypeFor[TopicUsersRequest]():   together(topicUsersRules),
 	reflect.TypeFor[DeviceRequest]():       together(deviceRules),
 	reflect.TypeFor[DeviceEntry]():         together(deviceEntryRules),
+	reflect.TypeFor[ActivityRequest]():     together(activityRules),
 	reflect.TypeFor[DeviceBatchRequest]():  together(deviceBatchRules),
 	reflect.TypeFor[ContactBatchRequest](): together(contactBatchRules),
 	reflect.TypeFor[DeadLettersRequest]():  together(deadLettersRules),

@@ -11,13 +11,13 @@ import (
 // audienceRules requires exactly one kind of audience.
 func audienceRules(to reporter, a *Audience) {
 	kinds := 0
-	for _, given := range [...]bool{a.Users != nil, a.ContactsOf != "", a.Chat != "", a.Topic != "", a.All} {
+	for _, given := range [...]bool{a.Users != nil, a.ContactsOf != "", a.Chat != "", a.Topic != "", a.All, a.ActivitiesOf != "", a.Broadcast != ""} {
 		if given {
 			kinds++
 		}
 	}
 	if kinds != 1 {
-		to.ReportError(a, "", "", "exactly_one", "users, contacts_of, chat, topic, all")
+		to.ReportError(a, "", "", "exactly_one", "users, contacts_of, chat, topic, all, activities_of, broadcast")
 	}
 }
 
@@ -27,6 +27,7 @@ func eventRules(to reporter, e *EventRequest) {
 	objectRules(to, e.FCM, "fcm", MaxFCM)
 	webPushRules(to, e.WebPush)
 	topicsRules(to, e.Topic)
+	liveRules(to, e)
 	if e.Alert != nil && *e.Alert == (Alert{}) {
 		to.ReportError(e.Alert, "alert", "Alert", "required", "title or body")
 	}

@@ -15,9 +15,9 @@ import (
 	"fanfare/store/queue"
 )
 
-// Accept accepts an event in one round trip to Redis and without SQL. There are two exceptions: an
-// unknown type is read from the record, and an event with ExpiresAt or SendAt needs Redis' clock, which is
-// read every 10 s. When it returns nil the event can no longer be lost. replayed says that the
+// Accept accepts an event in one round trip to Redis and without SQL. There are three exceptions: an
+// unknown type is read from the record, an event with ExpiresAt or SendAt needs Redis' clock, which is
+// read every 10 s, and a live event gets its place among those of its object before. When it returns nil the event can no longer be lost. replayed says that the
 // result is from an earlier request with the same key. The caller must have checked the event with
 // api.Validator.
 func (s *Store) Accept(ctx context.Context, r *api.EventRequest, once api.Idempotency) (a *api.EventAccepted, replayed bool, err error) {
@@ -31,7 +31,9 @@ func (s *Store) Preview(ctx context.Context, r *api.EventRequest) (*api.EventPre
 	if err != nil {
 		return nil, err
 	}
-	return job.Value.(*Job).Push.Preview(s.o.Delivers), nil
+	j := job.Value.(*Job)
+	j.Push.Stamp(now.Unix())
+	return j.Push.Preview(s.o.Delivers), nil
 }
 
 // acceptOne accepts one event, whose entry makeJob makes under the event's id.
@@ -79,6 +81,9 @@ func (s *Store) accept(ctx context.Context, n int, once api.Idempotency, makeJob
 			return s.replay(ctx, shard, record, err)
 		}
 		jobs[i].Fresh = true
+	}
+	if err := s.order(ctx, jobs); err != nil {
+		return nil, false, err
 	}
 	replayed, stored, err := s.o.Queue.EnqueueOnce(ctx, record, jobs...)
 	if err != nil {
@@ -193,12 +198,17 @@ func (s *Store) job(ctx context.Context, id string, e *api.EventRequest, now tim
 	if err != nil {
 		return queue.Job{}, err
 	}
+	if of := e.Audience.Of(); of != "" {
+		about := *e
+		about.Object, e = of, &about
+	}
 	push, err := set.Render(id, e)
 	if err != nil {
 		return queue.Job{}, err
 	}
 	audience, pages := storedAudience(&e.Audience)
-	j := &Job{Type: e.Type, Actor: e.Actor, Object: e.Object, Audience: audience, Push: *push, AcceptedAt: now.UnixMilli(), Trace: trace.Parent(ctx)}
+	j := &Job{Type: e.Type, Actor: e.Actor, Object: e.Object, Audience: audience, Push: *push, AcceptedAt: now.UnixMilli(), Trace: trace.Parent(ctx),
+		Live: liveOf(e, sendAt)}
 	if !sendAt.IsZero() {
 		j.SendAt = sendAt.UnixMilli()
 		j.AcceptedAt = j.SendAt
@@ -247,7 +257,7 @@ func (s *Store) checkTimes(ctx context.Context, id string, e *api.EventRequest) 
 // stored as the job's attachment.
 func storedAudience(a *api.Audience) (Audience, []string) {
 	if len(a.Users) == 0 {
-		return Audience{ContactsOf: a.ContactsOf, Chat: a.Chat, Topic: a.Topic, All: a.All}, nil
+		return Audience{ContactsOf: a.ContactsOf, Chat: a.Chat, Topic: a.Topic, All: a.All, ActivitiesOf: a.ActivitiesOf, Broadcast: a.Broadcast}, nil
 	}
 	users := a.Users
 	if len(users) > 1 {

@@ -24,7 +24,7 @@ const (
 )
 
 // overLetters are the states of events that are over by their own report.
-var overLetters = string([]byte{stateDone, stateExpired})
+var overLetters = string([]byte{stateDone, stateExpired, stateSuperseded})
 
 // Place is a shard of one of the two queues, beside which there is a stream of the cancelled events.
 type Place int
@@ -64,7 +64,7 @@ func (s *Store) cancel(ctx context.Context, w *whole) (made bool, err error) {
 	shard, _ := queue.ParseID(w.id)
 	oldest := s.o.Now().Add(-s.cancelled.keep)
 	if w.event.cancelled == queue.NotCancelled {
-		if state := w.report().State; state == api.EventDone || state == api.EventExpired {
+		if state := w.report().State; state == api.EventDone || state == api.EventExpired || state == api.EventSuperseded {
 			return false, tooLate(w.id)
 		}
 		if err := s.cancelled.reload(ctx, int(s.PlaceOfEvents(shard))); err != nil {

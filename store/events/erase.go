@@ -104,7 +104,7 @@ func (j *Job) without(user string) bool {
 		j.Actor = user
 	}
 	if j.Actor == user {
-		j.Actor, j.Object, named = "", "", true
+		j.Actor, j.Object, j.Live, named = "", "", nil, true
 		j.Push = render.Push{Payload: []byte("{}"), PushType: j.Push.PushType, Priority: j.Push.Priority, ExpiresAt: 1}
 	}
 	return named

@@ -47,6 +47,7 @@ type Store struct {
 	seed  uint64 // for shardOfTheMoment
 
 	withdrawn, cancelled *eventSet
+	liveOrder, liveBegin *redisdb.Script
 }
 
 // New makes a Store. It starts nothing.
@@ -70,6 +71,7 @@ func New(o Options) *Store {
 		o: o, types: &types{rec: o.Record, log: o.Logger}, seed: rand.Uint64(),
 		withdrawn: newEventSet(&o, o.MaxAge+deadLetters, keyWithdrawn),
 		cancelled: newEventSet(&o, api.MaxSendAhead+o.MaxAge+deadLetters, cancelledKeys(o.Queue, o.Notifications)...),
+		liveOrder: redisdb.MustScript(scripts, "lua/live_order.lua"), liveBegin: redisdb.MustScript(scripts, "lua/live_begin.lua"),
 	}
 }
 

@@ -51,6 +51,8 @@ type Job struct {
 	// Settled is the fence of the claim that sent or stored some of the notifications and left none of them without a
 	// mark. 0: no claim did.
 	Settled int64 `json:"settled,omitempty"`
+	// Live is set for live events.
+	Live *Live `json:"live,omitempty"`
 	// Trace is the span of the call that brought the event, as trace.Parent names it; "": nothing is recorded below it.
 	Trace string `json:"trace,omitempty"`
 
@@ -75,6 +77,9 @@ type Audience struct {
 	Chat       string   `json:"chat,omitempty"`
 	Topic      string   `json:"topic,omitempty"`
 	All        bool     `json:"all,omitempty"`
+	// ActivitiesOf and Broadcast are objects of live events.
+	ActivitiesOf string `json:"activities_of,omitempty"`
+	Broadcast    string `json:"broadcast,omitempty"`
 	// Device is set if the event is for one device, whatever the settings of its user are. Builds that do
 	// not know it find no users, do not send the event, and give it back.
 	Device *OneDevice `json:"device,omitempty"`
@@ -101,6 +106,8 @@ const (
 	KindChat       = "chat"
 	KindTopic      = "topic"
 	KindAll        = "all"
+	KindActivities = "activities_of"
+	KindBroadcast  = "broadcast"
 )
 
 // Kind names the kind of audience.
@@ -114,15 +121,23 @@ func (a *Audience) Kind() string {
 		return KindTopic
 	case a.All:
 		return KindAll
+	case a.ActivitiesOf != "":
+		return KindActivities
+	case a.Broadcast != "":
+		return KindBroadcast
 	}
 	return KindUsers
 }
 
 // Name is the name with which the audience is looked up; "" if it lists its users, or means all.
-func (a *Audience) Name() string { return a.ContactsOf + a.Chat + a.Topic }
+func (a *Audience) Name() string {
+	return a.ContactsOf + a.Chat + a.Topic + a.ActivitiesOf + a.Broadcast
+}
 
 // InSQL reports whether the users are read from SQL.
-func (a *Audience) InSQL() bool { return a.ContactsOf != "" || a.Topic != "" || a.All }
+func (a *Audience) InSQL() bool {
+	return a.ContactsOf != "" || a.Topic != "" || a.All || a.ActivitiesOf != ""
+}
 
 // JobOf takes the event out of a claimed job. The claimed job keeps no reference, so that the event
 // belongs only to the caller.

@@ -74,7 +74,8 @@ func (s *Store) matching(ctx context.Context, q *ListQuery, read []queue.Reporte
 		r := found[n].report()
 		if (q.State == "" || q.State == r.State) && (q.Failed == nil || *q.Failed == (r.Failed > 0)) {
 			items[of[n]] = &api.ListedEvent{ID: r.ID, Type: r.Type, State: r.State, AcceptedAt: api.At(wanted[n].At), SendAt: r.SendAt, Recipients: r.Recipients,
-				Notifications: r.Notifications, Delivered: r.Delivered, Failed: r.Failed, Expired: r.Expired, Cancelled: r.Cancelled}
+				Notifications: r.Notifications, Delivered: r.Delivered, Failed: r.Failed, Expired: r.Expired, Cancelled: r.Cancelled,
+				Superseded: r.Superseded}
 		}
 	}
 	return items, err

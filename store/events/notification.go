@@ -102,6 +102,8 @@ const (
 	LabelExpired   = "expired"
 	LabelFailed    = "failed"
 	LabelCancelled = "cancelled"
+	// LabelSuperseded is that of an update that was not sent before a newer one of its object.
+	LabelSuperseded = "superseded"
 )
 
 // FailedBy is the label of a notification that failed for a reason, and the name under which

@@ -22,11 +22,15 @@ const (
 )
 
 // states are how a notification ends, by their numbers, and letters the first letters of their outcomes.
-var states = [4]api.NotificationState{api.NotificationDelivered, api.NotificationFailed, api.NotificationExpired, api.NotificationCancelled}
+var states = [5]api.NotificationState{
+	api.NotificationDelivered, api.NotificationFailed, api.NotificationExpired, api.NotificationCancelled, api.NotificationSuperseded,
+}
 
 const (
-	letters = "dfec"
-	failing = 1 // the number of api.NotificationFailed
+	letters    = "dfecs"
+	failing    = 1 // the number of api.NotificationFailed
+	cancelling = 3 // that of api.NotificationCancelled
+	superseded = 4 // that of api.NotificationSuperseded
 )
 
 // endUnder is the number of the state under a label, and the reason.
@@ -38,7 +42,9 @@ func endUnder(label string) (state int, why string) {
 	case LabelExpired:
 		return 2, ""
 	case LabelCancelled:
-		return 3, ""
+		return cancelling, ""
+	case LabelSuperseded:
+		return superseded, ""
 	}
 	return failing, why
 }
@@ -175,7 +181,8 @@ func (s *Sent) inReport(report string) bool {
 }
 
 // A note of an event or a part has a number of 8 bytes for each of its notifications: bits of the notification's id,
-// of its state, of the Unix time in seconds, and of the digest of its reason.
+// of its state, of the Unix time in seconds, and of the digest of its reason. One that was superseded has the state of a
+// cancelled one, and a reason, which that has not.
 const (
 	noteLength = 8
 	keySize    = 30
@@ -197,8 +204,11 @@ func (s *Sent) note() string {
 		_, label := platformOf(e.mark)
 		state, why := endUnder(label)
 		reason := uint32(0)
-		if state == failing {
+		switch state {
+		case failing:
 			reason = digest(why) >> (32 - reasonSize)
+		case superseded:
+			state, reason = cancelling, 1
 		}
 		n := uint64(keyBits(e.id))<<stateSize | uint64(state)
 		n = n<<secondSize | uint64(e.at.Unix())&(1<<secondSize-1)
@@ -220,9 +230,12 @@ func readNotes(notes string, now time.Time, ids ...string) map[string]outcome {
 		if id == "" {
 			continue
 		}
-		o := outcome{state: states[n>>(secondSize+reasonSize)&(1<<stateSize-1)], at: lately(int64(n>>reasonSize), secondSize, now)}
+		state, reason := n>>(secondSize+reasonSize)&(1<<stateSize-1), uint32(n&(1<<reasonSize-1))
+		if state == cancelling && reason != 0 {
+			state = superseded
+		}
+		o := outcome{state: states[state], at: lately(int64(n>>reasonSize), secondSize, now)}
 		if o.state == api.NotificationFailed {
-			reason := uint32(n & (1<<reasonSize - 1))
 			o.because = func(why string) bool { return digest(why)>>(32-reasonSize) == reason }
 		}
 		_, more[id] = found[id]

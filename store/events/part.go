@@ -22,6 +22,8 @@ const (
 	countFailed    = "sent_failed"
 	countExpired   = "sent_expired"
 	countCancelled = "sent_cancelled"
+
+	countSuperseded = "sent_superseded"
 )
 
 // Event is the id of the event that a job with this id belongs to.
@@ -43,7 +45,7 @@ func PartCounts(c Counts, s Sent) map[string]int64 {
 		}
 	}
 	eachEnds(&s, func(ending string, e *Ends) {
-		for name, n := range map[string]int64{countDelivered: e.Delivered, countFailed: e.Failed, countExpired: e.Expired, countCancelled: e.Cancelled} {
+		for name, n := range map[string]int64{countDelivered: e.Delivered, countFailed: e.Failed, countExpired: e.Expired, countCancelled: e.Cancelled, countSuperseded: e.Superseded} {
 			if n > 0 {
 				all[name+ending] = n
 			}
@@ -73,6 +75,7 @@ func (p *progress) addParts(sums map[string]int64) {
 		e.Failed += sums[countFailed+ending]
 		e.Expired += sums[countExpired+ending]
 		e.Cancelled += sums[countCancelled+ending]
+		e.Superseded += sums[countSuperseded+ending]
 	})
 	p.sent.addReasons(countFailed, sums)
 }

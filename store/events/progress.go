@@ -18,6 +18,8 @@ const (
 	stateTargeted  = 'S' // the whole audience was targeted
 	stateDone      = 'D' // targeted, and all notifications have ended: the report says how
 	stateExpired   = queue.StateExpired
+	// stateSuperseded is that of a live event whose audience, or the rest of it, is left out because of a newer one.
+	stateSuperseded = 'V'
 	// stateScheduled is that of a queued event that is not due yet; it is never stored.
 	stateScheduled = 'L'
 )
@@ -47,10 +49,14 @@ func (c Counts) Suppressed() map[string]int64 {
 type Ends struct {
 	Delivered, Failed, Expired int64
 	Cancelled                  int64 `json:",omitempty"`
+	Superseded                 int64 `json:",omitempty"`
 	// Made is how many notifications there are, including stored ones, if that is known. If it
 	// is 0, the number is the sum of those that have ended and those that were stored.
 	Made int64
 }
+
+// ended is how many have ended.
+func (e *Ends) ended() int64 { return e.Delivered + e.Failed + e.Expired + e.Cancelled + e.Superseded }
 
 // none reports whether nothing was counted.
 func (e *Ends) none() bool { return *e == Ends{} }
@@ -86,6 +92,8 @@ func (s *Sent) Count(mark string) {
 			e.Expired++
 		case LabelCancelled:
 			e.Cancelled++
+		case LabelSuperseded:
+			e.Superseded++
 		default:
 			e.Failed++
 		}
@@ -173,6 +181,11 @@ func (j *Job) ReportExpired() string {
 	return j.report(stateExpired, Counts{}, Sent{}, 0)
 }
 
+// ReportSuperseded is the report of a live event that a newer one of its object went before, with what it came to.
+func (j *Job) ReportSuperseded() string {
+	return j.report(stateSuperseded, j.Counted, j.Sent, j.Parts)
+}
+
 // End is the result that ends a small event or a part of one. ended reports whether its notifications
 // have ended as well. The counts of a part go into the event's group (see addParts). Those that failed are told one by one. How several notifications
 // have ended is a note, unless the report has it.
@@ -196,17 +209,18 @@ const ofAll = 11
 
 // numbers lists the numbers of a report in the order of its text: those of all platforms together, and then
 // those of each. It is an array because a slice would be allocated for each report.
-func (p *progress) numbers() (all [ofAll + 5*len(OtherPlatforms) + 2]*int64) {
+func (p *progress) numbers() (all [ofAll + 6*len(OtherPlatforms) + 3]*int64) {
 	c, s := &p.counts, &p.sent
 	all = [len(all)]*int64{
 		&c.Recipients, &c.IsActor, &c.OptedOut, &c.Muted, &c.NoDevice, &c.Live, &s.Delivered, &s.Failed, &s.Expired, &s.Made, &p.parts,
 	}
 	cancelled := ofAll + 4*len(s.Others) + 1
-	all[cancelled-1], all[cancelled] = &p.sendAt, &s.Cancelled
+	superseded := cancelled + 1 + len(s.Others)
+	all[cancelled-1], all[cancelled], all[superseded] = &p.sendAt, &s.Cancelled, &s.Superseded
 	for i := range s.Others {
 		e, at := &s.Others[i], ofAll+4*i
 		all[at], all[at+1], all[at+2], all[at+3] = &e.Made, &e.Delivered, &e.Failed, &e.Expired
-		all[cancelled+1+i] = &e.Cancelled
+		all[cancelled+1+i], all[superseded+1+i] = &e.Cancelled, &e.Superseded
 	}
 	return all
 }

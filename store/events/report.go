@@ -152,18 +152,18 @@ func (w *whole) report() *api.EventReport {
 	if event.sendAt > 0 {
 		r.SendAt = new(api.AtMillis(event.sendAt))
 	}
-	r.State = stateOf(event, r.Notifications == r.Delivered+r.Failed+r.Expired+r.Cancelled)
+	r.State = stateOf(event, r.Notifications == r.Delivered+r.Failed+r.Expired+r.Cancelled+r.Superseded)
 	return r
 }
 
 // countsOf combines what was sent with the event with the counters of notifications that were stored.
 func countsOf(e *Ends, stored map[string]int64) api.PlatformCounts {
 	p := api.PlatformCounts{
-		Notifications: max(e.Made, e.Delivered+e.Failed+e.Expired+e.Cancelled+stored[CountCreated]),
+		Notifications: max(e.Made, e.ended()+stored[CountCreated]),
 		Delivered:     e.Delivered + stored[LabelDelivered], Failed: e.Failed + stored[LabelFailed], Expired: e.Expired + stored[LabelExpired],
-		Cancelled: e.Cancelled + stored[LabelCancelled],
+		Cancelled: e.Cancelled + stored[LabelCancelled], Superseded: e.Superseded + stored[LabelSuperseded],
 	}
-	p.Retrying = max(0, min(stored[CountRetrying], p.Notifications-p.Delivered-p.Failed-p.Expired-p.Cancelled))
+	p.Retrying = max(0, min(stored[CountRetrying], p.Notifications-p.Delivered-p.Failed-p.Expired-p.Cancelled-p.Superseded))
 	return p
 }
 
@@ -185,6 +185,7 @@ func platforms(all api.PlatformCounts, s *Sent, sent []map[string]int64) map[api
 		apns.Failed -= n.Failed
 		apns.Expired -= n.Expired
 		apns.Cancelled -= n.Cancelled
+		apns.Superseded -= n.Superseded
 		apns.Retrying -= n.Retrying
 	}
 	if apns.Notifications > 0 {
@@ -217,6 +218,8 @@ func stateOf(event *progress, allEnded bool) api.EventState {
 		return api.EventScheduled
 	case event.state == stateExpired:
 		return api.EventExpired
+	case event.state == stateSuperseded:
+		return api.EventSuperseded
 	case event.state == stateDone, event.state == stateTargeted && allEnded:
 		return api.EventDone
 	case event.state == stateTargeted:

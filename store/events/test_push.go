@@ -31,7 +31,7 @@ func (s *Store) testJob(ctx context.Context, user, token, id string, now time.Ti
 	if err != nil {
 		return queue.Job{}, err
 	}
-	if found[token].User != user {
+	if found[token].User != user || found[token].Live != nil {
 		return queue.Job{}, api.Errorf(api.CodeNotFound, "the user has no such device")
 	}
 	set, err := testTemplates()

@@ -52,7 +52,7 @@ func (t *types) load(ctx context.Context) error {
 }
 
 // templates finds the templates of an event's type. A type that the snapshot does not have is read
-// from the record before it is refused as unknown, unless the event has its own alert and needs no
+// from the record before it is refused as unknown, unless the event has its own alert, or is live, and needs no
 // type.
 func (t *types) templates(ctx context.Context, e *api.EventRequest) (*render.TemplateSet, error) {
 	if t.snap.Load() == nil {
@@ -63,7 +63,10 @@ func (t *types) templates(ctx context.Context, e *api.EventRequest) (*render.Tem
 	if set := t.snap.Load().templates[e.Type]; set != nil {
 		return set, nil
 	}
-	if e.Alert != nil {
+	switch {
+	case e.Live != nil:
+		return render.LiveTemplateSet(), nil
+	case e.Alert != nil:
 		return render.DefaultTemplateSet(), nil
 	}
 	return t.fromRecord(ctx, e.Type)

@@ -16,6 +16,8 @@ const mostNoted = 1_000_000
 type UserNow struct {
 	User     string
 	Settings *api.NotificationSettings
+	// Activities are the user's activities that have not ended.
+	Activities []api.Device
 	// Live tells that the user has a stream of chats open.
 	Live bool
 	// Aside says why notifications to a device may be set aside, "" if its app runs.
@@ -30,7 +32,7 @@ func (s *Store) UserEvent(ctx context.Context, id string, u *UserNow) (*api.User
 	if err != nil {
 		return nil, err
 	}
-	devices := u.Settings.Devices
+	devices := slices.Concat(u.Settings.Devices, u.Activities)
 	jobs, ids := make([]queue.Job, len(devices)), make([]string, len(devices))
 	for i := range devices {
 		d := &devices[i]
@@ -55,6 +57,9 @@ func (s *Store) UserEvent(ctx context.Context, id string, u *UserNow) (*api.User
 	out.OutcomesKept = w.keepsOutcomes(int64(len(outcomes)+len(notes)/noteLength), now.Add(-s.o.Notifications.Retention()))
 	for i := range devices {
 		n := &api.UserNotification{Token: devices[i].Token, Platform: devices[i].PlatformOf()}
+		if devices[i].Live != nil {
+			n.Token = devices[i].Activity().Token
+		}
 		if o, ok := outcomes[jobs[i].ID[:digestLength]]; ok {
 			o.tell(n, r.FailedBy)
 		} else if o, ok := noted[ids[i]]; ok {
@@ -82,7 +87,7 @@ func (s *Store) notes(ctx context.Context, w *whole) (string, error) {
 
 // ended is how many of the notifications have ended that were sent with it.
 func (p *progress) ended() int64 {
-	return p.sent.Delivered + p.sent.Failed + p.sent.Expired + p.sent.Cancelled
+	return p.sent.Ends.ended()
 }
 
 // userNow tells what holds for a user now.
@@ -140,6 +145,8 @@ func endOfAll(r *api.EventReport) api.NotificationState {
 		return api.NotificationExpired
 	case r.Cancelled:
 		return api.NotificationCancelled
+	case r.Superseded:
+		return api.NotificationSuperseded
 	}
 	return ""
 }

@@ -75,6 +75,9 @@ var fcmVisible = []string{"title", "body", "title_loc_key", "body_loc_key"}
 // fcm makes the message from the payload of APNs; false if the push is not meant for FCM (W5): its push
 // type is APNs' alone, or it shows no text. The push must be in one language.
 func (p *Push) fcm() (*fcmMessage, bool) {
+	if p.PushType == api.PushLiveActivity {
+		return p.liveMessage()
+	}
 	if p.PushType != api.PushAlert && p.PushType != api.PushBackground {
 		return nil, false
 	}
@@ -199,7 +202,7 @@ func (p *Push) forFCM() *Push {
 		return nil
 	}
 	out := *p
-	out.FCM, out.Payload = nil, nil
+	out.FCM, out.LiveData, out.Payload = nil, nil, nil
 	if m.size() <= api.MaxPayload {
 		out.Payload = m.payload()
 	}

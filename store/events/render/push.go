@@ -21,7 +21,9 @@ type Push struct {
 	// FCM is merged into the android member of messages to FCM.
 	FCM json.RawMessage `json:"fcm,omitempty"`
 	// WebPush is merged into what pages get.
-	WebPush    json.RawMessage `json:"webpush,omitempty"`
+	WebPush json.RawMessage `json:"webpush,omitempty"`
+	// LiveData is what Android apps get of a live event, beside its timestamp.
+	LiveData   json.RawMessage `json:"live_data,omitempty"`
 	PushType   api.PushType    `json:"push_type"`
 	Priority   int             `json:"priority"`
 	CollapseID string          `json:"collapse_id,omitempty"`
@@ -84,6 +86,9 @@ func (p *Push) OfMessage() bool {
 // that the push type does not allow is a CodeValidation error. The rules that
 // api.Validator checks are not checked again.
 func (s *TemplateSet) Render(id string, e *api.EventRequest) (*Push, error) {
+	if err := s.checkLive(e); err != nil {
+		return nil, err
+	}
 	payload, err := s.renderPayload(id, e)
 	if err != nil {
 		return nil, err
@@ -97,7 +102,7 @@ func (s *TemplateSet) Render(id string, e *api.EventRequest) (*Push, error) {
 		return nil, err
 	}
 	p := &Push{
-		Payload: payload, Languages: languages, FCM: fcm, WebPush: s.renderWebPush(e), PushType: s.pushType, Priority: s.priority,
+		Payload: payload, Languages: languages, FCM: fcm, WebPush: s.renderWebPush(e), LiveData: renderLive(e), PushType: s.pushType, Priority: s.priority,
 		CollapseID: e.CollapseID, NoRetryUnknown: !s.retryUnknown, Topics: s.topics,
 	}
 	if e.Topic != nil {
@@ -160,6 +165,9 @@ func (s *TemplateSet) renderAPS(e *api.EventRequest) (map[string]json.RawMessage
 	}
 	aps := make(map[string]json.RawMessage, len(s.aps)+len(own)+2)
 	switch {
+	case e.Live != nil && e.Live.Action == api.LiveEnd:
+		maps.Copy(aps, s.aps)
+		delete(aps, "alert")
 	case s.pushType != api.PushBackground:
 		if err := s.renderAlert(e, aps); err != nil {
 			return nil, err
@@ -178,7 +186,10 @@ func (s *TemplateSet) renderAPS(e *api.EventRequest) (map[string]json.RawMessage
 	if _, own := aps["badge"]; !own && s.badge != "" {
 		aps["badge"] = json.RawMessage(badgePlace)
 	}
-	return aps, nil
+	if e.Live != nil {
+		err = setLive(e, aps)
+	}
+	return aps, err
 }
 
 // renderAlert writes the layers below the event's own aps.
@@ -269,7 +280,11 @@ func (s *TemplateSet) renderPayload(id string, e *api.EventRequest) (json.RawMes
 		payload = appendQuote(append(payload, `,"object":`...), e.Object)
 	}
 	payload = append(appendQuote(append(payload, `,"type":`...), e.Type), '}')
-	if limit := maxPayload(s.pushType); len(payload) > limit {
+	limit := maxPayload(s.pushType)
+	if e.Audience.Broadcast != "" {
+		limit = api.MaxBroadcast
+	}
+	if len(payload) > limit {
 		in := ""
 		if s.language != "" {
 			in = " in " + s.language

@@ -181,7 +181,7 @@ func TestA5_PushTypeAndPriority(t *testing.T) {
 		{api.EventTypeRequest{PushType: api.PushBackground}, api.PushBackground, 5},
 		{api.EventTypeRequest{PushType: api.PushBackground, Priority: 1}, api.PushBackground, 5},
 		{api.EventTypeRequest{PushType: api.PushVoIP}, api.PushVoIP, 10},
-		{api.EventTypeRequest{PushType: api.PushLiveActivity, APS: aps, Priority: 5}, api.PushLiveActivity, 5},
+		{api.EventTypeRequest{PushType: api.PushLocation, APS: aps, Priority: 5}, api.PushLocation, 5},
 	} {
 		t.Run(string(tt.eventType.PushType)+strconv.Itoa(tt.eventType.Priority), func(t *testing.T) {
 			t.Parallel()
@@ -191,7 +191,7 @@ func TestA5_PushTypeAndPriority(t *testing.T) {
 			}
 		})
 	}
-	for _, kind := range []api.PushType{"liveactivity", "location", "complication", "pushtotalk", "widgets", "controls"} {
+	for _, kind := range []api.PushType{"location", "complication", "pushtotalk", "widgets", "controls"} {
 		t.Run(string(kind)+" takes its payload from aps", func(t *testing.T) {
 			t.Parallel()
 			l := mustTemplates(t, &api.EventTypeRequest{PushType: kind})

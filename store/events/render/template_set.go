@@ -103,6 +103,6 @@ var visible = []string{"alert", "badge", "sound"}
 
 // apsOnly are the push types whose payload comes only from aps.
 var apsOnly = map[api.PushType]bool{
-	api.PushLiveActivity: true, api.PushLocation: true, api.PushComplication: true,
-	api.PushPushToTalk: true, api.PushWidgets: true, api.PushControls: true,
+	api.PushLocation: true, api.PushComplication: true, api.PushPushToTalk: true,
+	api.PushWidgets: true, api.PushControls: true,
 }

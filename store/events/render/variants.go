@@ -57,16 +57,16 @@ type rendered struct {
 	Object  string            `json:"object"`
 	Type    string            `json:"type"`
 
-	alert, sound, badge json.RawMessage // of APS
+	alert, sound, badge, timestamp json.RawMessage // of APS
 }
 
 // rendered reads the payload, which must be in one language; false if it is no such payload.
 func (p *Push) rendered() (r rendered, ok bool) {
-	var aps struct{ Alert, Sound, Badge json.RawMessage }
+	var aps struct{ Alert, Sound, Badge, Timestamp json.RawMessage }
 	if json.Unmarshal(p.Payload, &r) != nil || json.Unmarshal(r.APS, &aps) != nil {
 		return r, false
 	}
-	r.alert, r.sound = aps.Alert, aps.Sound
+	r.alert, r.sound, r.timestamp = aps.Alert, aps.Sound, aps.Timestamp
 	if _, err := strconv.ParseUint(string(aps.Badge), 10, 31); err == nil || string(aps.Badge) == badgePlace {
 		r.badge = aps.Badge
 	}

@@ -1,0 +1,192 @@
+package events
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"fanfare/api"
+	"fanfare/store/queue"
+	"fanfare/store/redisdb"
+)
+
+// The live events of an object are in one order, their places. An update or an end begins when a process begins to send
+// it, and gets its timestamp then: at most one begins in a second, and not before those that began earlier are over,
+// if that takes no longer than livePatience. An update that finds a newer one begun, or waiting to begin, is superseded.
+
+const (
+	// liveAhead is how far a timestamp may be ahead of Redis' clock, in seconds. If the timestamp before is further
+	// ahead, Redis' clock was put back, and nothing waits for it.
+	liveAhead = 2
+	// livePatience is how long an event waits for the event of its object that began before it.
+	livePatience = 30 * time.Second
+)
+
+// Statuses of live_begin.lua.
+const (
+	liveBegun      = 1
+	liveSuperseded = 2
+	liveWaits      = 3
+)
+
+// Live is what a job says of a live event.
+type Live struct {
+	Action api.LiveAction `json:"action"`
+	// AttributesType is that of the start tokens to which a start goes.
+	AttributesType string `json:"attributes_type,omitempty"`
+	// Place orders the live events of an object: the time in us at which they were accepted or are due, a little later if
+	// two would have the same.
+	Place int64 `json:"place"`
+	// Stamp is the timestamp in Unix seconds; 0: the event has not begun.
+	Stamp int64 `json:"stamp,omitempty"`
+}
+
+// Superseding names the place of an update among the events of its object. Newer ones end it.
+type Superseding struct {
+	Object string
+	Place  int64
+}
+
+// Supersedable is the place of an event that newer ones of its object end; the zero value if none does.
+func (j *Job) Supersedable() (s Superseding) {
+	if j.Live != nil && j.Live.Action == api.LiveUpdate {
+		s = Superseding{Object: j.Object, Place: j.Live.Place}
+	}
+	return s
+}
+
+// stamp gives the event its timestamp.
+func (j *Job) stamp(second int64) {
+	j.Live.Stamp = second
+	j.Push.Stamp(second)
+}
+
+// liveOf is what a job says of a live event; nil for any other. Events that are due later have their places by then.
+func liveOf(e *api.EventRequest, sendAt time.Time) *Live {
+	if e.Live == nil {
+		return nil
+	}
+	l := &Live{Action: e.Live.Action, AttributesType: e.Live.AttributesType}
+	if !sendAt.IsZero() {
+		l.Place = sendAt.UnixMicro()
+	}
+	return l
+}
+
+// liveTTL is how long it is kept what the events of an object have come to: as long as one of them may wait.
+func (s *Store) liveTTL() time.Duration { return s.o.MaxAge + deadLetters }
+
+// order gives those of the jobs that are live events their places, in one pipeline. Other jobs cost nothing.
+func (s *Store) order(ctx context.Context, jobs []queue.Job) error {
+	var cmds []redis.Cmder
+	var of []int
+	for i := range jobs {
+		if j := jobs[i].Value.(*Job); j.Live != nil && j.Live.Place == 0 {
+			cmds = append(cmds, s.liveOrder.Cmd(ctx, []string{keyLive(j.Object)}, s.liveTTL().Milliseconds()))
+			of = append(of, i)
+		}
+	}
+	if len(cmds) == 0 {
+		return nil
+	}
+	if err := s.o.DB.Pipeline(ctx, redisdb.Read, cmds...); err != nil { // an unused place does no harm
+		return fmt.Errorf("order live events: %w", err)
+	}
+	for n, i := range of {
+		reply, err := redisdb.ListOf(cmds[n])
+		if err != nil {
+			return err
+		}
+		j := jobs[i].Value.(*Job)
+		if j.Live.Place, err = strconv.ParseInt(redisdb.TextAt(reply, 1), 10, 64); err != nil {
+			return fmt.Errorf("order live events: %w", err)
+		}
+		jobs[i].Payload = j.Encode()
+	}
+	return nil
+}
+
+// Begun says whether a live event has begun.
+type Begun struct {
+	// Superseded says that it never will, because a newer event of its object goes before it.
+	Superseded bool
+	// Wait is how long to wait before the next try; 0: it has begun, or is superseded.
+	Wait time.Duration
+}
+
+// BeginLive begins a live event and sets its timestamp, in one round trip, or three if an event of the object has begun
+// lately. Repeating it gives the same timestamp. It does nothing for an event that has one.
+func (s *Store) BeginLive(ctx context.Context, id string, j *Job) (Begun, error) {
+	if j.Live.Stamp > 0 {
+		return Begun{}, nil
+	}
+	b, before, err := s.beginLive(ctx, id, j, "")
+	if err != nil || before == "" {
+		return b, err
+	}
+	if over, err := s.over(ctx, before); err != nil || !over {
+		return b, err
+	}
+	b, _, err = s.beginLive(ctx, id, j, before)
+	return b, err
+}
+
+// beginLive makes one try. over is an event of the object that is known to be over, and before one that the event waits for.
+func (s *Store) beginLive(ctx context.Context, id string, j *Job, over string) (b Begun, before string, err error) {
+	l := j.Live
+	cmd := s.liveBegin.Cmd(ctx, []string{keyLive(j.Object)}, id, l.Place, string(l.Action), s.liveTTL().Milliseconds(), liveAhead, livePatience.Milliseconds(), over)
+	reply, err := s.o.DB.List(ctx, redisdb.Read, cmd) // a repeat changes nothing
+	if err != nil {
+		return b, "", fmt.Errorf("begin a live event: %w", err)
+	}
+	switch redisdb.NumberAt(reply, 0) {
+	case liveBegun:
+		j.stamp(redisdb.NumberAt(reply, 1))
+	case liveSuperseded:
+		b.Superseded = true
+	case liveWaits:
+		b.Wait = time.Duration(redisdb.NumberAt(reply, 1)) * time.Millisecond
+		before = redisdb.TextAt(reply, 2)
+	default:
+		err = fmt.Errorf("begin a live event: answered %v", reply)
+	}
+	return b, before, err
+}
+
+// over reports whether nothing of an event is being targeted or sent for the first time any more. Notifications that wait
+// may be left.
+func (s *Store) over(ctx context.Context, id string) (bool, error) {
+	w, err := s.whole(ctx, id)
+	if api.CodeOf(err) == api.CodeNotFound {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	e := &w.event
+	if e.cancelled != queue.NotCancelled || e.state == stateDone || e.state == stateExpired || e.state == stateSuperseded {
+		return true, nil
+	}
+	stored := int64(0)
+	for _, counts := range w.sent {
+		stored += counts[CountCreated]
+	}
+	return e.state == stateTargeted && (e.parts > 0 || e.ended()+stored >= e.sent.Made), nil
+}
+
+// Superseded reports whether a newer event of the object has begun.
+func (s *Store) Superseded(ctx context.Context, of Superseding) (bool, error) {
+	begun, err := redisdb.Value(ctx, s.o.DB, redisdb.Read, redis.NewStringCmd(ctx, "hget", keyLive(of.Object), "begun"))
+	if errors.Is(err, redis.Nil) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read the live events of an object: %w", err)
+	}
+	place, err := strconv.ParseInt(begun, 10, 64)
+	return of.Place < place, err
+}

@@ -1,0 +1,247 @@
+package events
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"fanfare/api"
+	"fanfare/store/events/render"
+	"fanfare/store/queue"
+	"fanfare/store/redisdb"
+	"fanfare/store/storetest"
+)
+
+// liveWorld has stores of several processes on one Redis.
+type liveWorld struct {
+	testing.TB
+	db     *redisdb.DB
+	stores []*Store
+	object string
+}
+
+func eachLive(t *testing.T, f func(t *testing.T, w *liveWorld)) {
+	storetest.EachRedisAlone(t, func(t *testing.T, db *redisdb.DB) {
+		w := &liveWorld{TB: t, db: db, object: fmt.Sprintf("match:%d", time.Now().UnixNano())}
+		for range 4 {
+			q := queue.New(db, queue.Options{Name: "events"})
+			storetest.Must(t, q.Init(t.Context()))
+			n := queue.New(db, queue.Options{Name: "notifications"})
+			storetest.Must(t, n.Init(t.Context()))
+			w.stores = append(w.stores, New(Options{DB: db, Queue: q, Notifications: n}))
+		}
+		f(t, w)
+	})
+}
+
+// mustJob is a live event that was accepted now.
+func (w *liveWorld) mustJob(action api.LiveAction) (id string, j *Job) {
+	w.Helper()
+	e := &api.EventRequest{Type: "t", Object: w.object, Live: &api.Live{Action: action, ContentState: json.RawMessage(`{}`)}, Alert: &api.Alert{Title: "x"}}
+	if action == api.LiveEnd {
+		e.Alert = nil
+	}
+	push, err := render.LiveTemplateSet().Render("e", e)
+	storetest.Must(w, err)
+	j = &Job{Type: "t", Object: w.object, Push: *push, Live: liveOf(e, time.Time{})}
+	jobs := []queue.Job{{Value: j}}
+	storetest.Must(w, w.stores[0].order(w.Context(), jobs))
+	if again, err := DecodeJob(jobs[0].Payload); err != nil || again.Live.Place != j.Live.Place || j.Live.Place == 0 {
+		w.Fatalf("the entry has %+v, %v", again, err)
+	}
+	return queue.NewID(0, time.Now()), j
+}
+
+// mustBegin begins an event, waiting as long as it is told to.
+func (w *liveWorld) mustBegin(s *Store, id string, j *Job) (superseded bool) {
+	w.Helper()
+	storetest.Eventually(w, time.Minute, "the event to begin", func() bool {
+		b, err := s.BeginLive(w.Context(), id, j)
+		storetest.Must(w, err)
+		superseded = b.Superseded
+		return b.Wait == 0
+	})
+	return superseded
+}
+
+// put sets what Redis has of the object.
+func (w *liveWorld) put(fields ...any) {
+	w.Helper()
+	args := append([]any{"hset", keyLive(w.object)}, fields...)
+	storetest.Must(w, w.db.Client().Do(context.WithoutCancel(w.Context()), args...).Err())
+}
+
+// TestG2_TimestampsRise: events of an object that several processes begin at once get timestamps of their own, which rise in
+// the order of acceptance of those that are not superseded. At most one begins in a second, and a repeat gets the same one.
+func TestG2_TimestampsRise(t *testing.T) {
+	t.Parallel()
+	eachLive(t, func(t *testing.T, w *liveWorld) {
+		const n = 13 // the last is an update
+		var ids [n]string
+		var jobs [n]*Job
+		for i := range n {
+			action := api.LiveUpdate
+			if i%4 == 3 {
+				action = api.LiveEnd
+			}
+			ids[i], jobs[i] = w.mustJob(action)
+			if i > 0 && jobs[i].Live.Place <= jobs[i-1].Live.Place {
+				t.Fatalf("place %d after %d", jobs[i].Live.Place, jobs[i-1].Live.Place)
+			}
+		}
+		var all sync.WaitGroup
+		var mu sync.Mutex
+		begun, superseded := map[int64]*Job{}, 0
+		for i := range n {
+			all.Go(func() {
+				gone := w.mustBegin(w.stores[i%len(w.stores)], ids[i], jobs[i])
+				mu.Lock()
+				defer mu.Unlock()
+				switch l := jobs[i].Live; {
+				case !gone && begun[l.Stamp] == nil:
+					begun[l.Stamp] = jobs[i]
+				case !gone:
+					t.Errorf("two events have the timestamp %d", l.Stamp)
+				case l.Action == api.LiveEnd || l.Stamp != 0:
+					t.Errorf("superseded: %+v", l)
+				default:
+					superseded++
+				}
+			})
+		}
+		all.Wait()
+		place := int64(0)
+		for _, stamp := range slices.Sorted(maps.Keys(begun)) {
+			if l := begun[stamp].Live; l.Action == api.LiveUpdate {
+				if l.Place < place {
+					t.Errorf("the update of place %d began behind that of %d", l.Place, place)
+				}
+				place = l.Place
+			}
+		}
+		if len(begun)+superseded != n || len(begun) < n/4 || place != jobs[n-1].Live.Place {
+			t.Errorf("%d begun, %d superseded of %d; the last has the place %d", len(begun), superseded, n, place)
+		}
+	})
+}
+
+// TestG2_ARepeatGetsTheSameTimestamp: a process that takes an event over gives it the timestamp that it had, and its payload.
+func TestG2_ARepeatGetsTheSameTimestamp(t *testing.T) {
+	t.Parallel()
+	eachLive(t, func(t *testing.T, w *liveWorld) {
+		id, j := w.mustJob(api.LiveUpdate)
+		entry := j.Encode()
+		w.mustBegin(w.stores[0], id, j)
+		if j.Live.Stamp == 0 || !json.Valid(j.Push.Payload) {
+			t.Fatalf("%+v: %s", j.Live, j.Push.Payload)
+		}
+		for _, s := range w.stores {
+			again, err := DecodeJob(entry)
+			storetest.Must(t, err)
+			b, err := s.BeginLive(t.Context(), id, again)
+			if err != nil || b != (Begun{}) || again.Live.Stamp != j.Live.Stamp || string(again.Push.Payload) != string(j.Push.Payload) {
+				t.Errorf("%+v, %v: %+v %s, want %+v %s", b, err, again.Live, again.Push.Payload, j.Live, j.Push.Payload)
+			}
+		}
+	})
+}
+
+// TestG3_ANewerOneSupersedes: an older update is superseded as soon as a newer one waits to begin, and its waiting
+// notifications once that has begun. An end never is, and a start is none's concern.
+func TestG3_ANewerOneSupersedes(t *testing.T) {
+	t.Parallel()
+	eachLive(t, func(t *testing.T, w *liveWorld) {
+		s := w.stores[0]
+		first, one := w.mustJob(api.LiveUpdate)
+		w.mustBegin(s, first, one)
+		second, two := w.mustJob(api.LiveUpdate)
+		third, three := w.mustJob(api.LiveUpdate)
+		start, four := w.mustJob(api.LiveStart)
+		end, five := w.mustJob(api.LiveEnd)
+		if newer, err := s.Superseded(t.Context(), one.Supersedable()); err != nil || newer {
+			t.Errorf("the first is superseded before another has begun: %v", err)
+		}
+		if b, err := s.BeginLive(t.Context(), third, three); err != nil || b.Wait <= 0 || b.Superseded {
+			t.Errorf("the third in the same second: %+v, %v", b, err)
+		}
+		if b, err := s.BeginLive(t.Context(), second, two); err != nil || !b.Superseded {
+			t.Errorf("the second, behind a third: %+v, %v", b, err)
+		}
+		if b, err := s.BeginLive(t.Context(), start, four); err != nil || b != (Begun{}) || four.Live.Stamp < one.Live.Stamp {
+			t.Errorf("a start: %+v, %v, timestamp %d after %d", b, err, four.Live.Stamp, one.Live.Stamp)
+		}
+		if w.mustBegin(s, third, three) || three.Live.Stamp <= max(one.Live.Stamp, four.Live.Stamp) {
+			t.Errorf("the third begins as %+v", three.Live)
+		}
+		for name, of := range map[string]struct {
+			j    *Job
+			want bool
+		}{"first": {one, true}, "second": {two, true}, "third": {three, false}} {
+			if newer, err := s.Superseded(t.Context(), of.j.Supersedable()); err != nil || newer != of.want {
+				t.Errorf("the %s: %v, %v", name, newer, err)
+			}
+		}
+		if five.Supersedable().Object != "" || four.Supersedable().Object != "" {
+			t.Error("ends and starts are supersedable")
+		}
+		last, six := w.mustJob(api.LiveUpdate)
+		w.mustBegin(s, last, six)
+		if w.mustBegin(s, end, five) || five.Live.Stamp <= six.Live.Stamp {
+			t.Errorf("an end that comes late begins as %+v, after %+v", five.Live, six.Live)
+		}
+	})
+}
+
+// TestG2_AClockThatFellBack: behind a master with an earlier clock timestamps go on rising, at once.
+func TestG2_AClockThatFellBack(t *testing.T) {
+	t.Parallel()
+	eachLive(t, func(t *testing.T, w *liveWorld) {
+		ahead := time.Now().Unix() + 3600
+		w.put("event", "x", "begun", 1, "at", time.Now().Add(time.Hour).UnixMicro(), "stamp", ahead, "last", time.Now().Add(time.Hour).UnixMicro())
+		var stamps []int64
+		for range 3 {
+			id, j := w.mustJob(api.LiveUpdate)
+			b, err := w.stores[0].BeginLive(t.Context(), id, j)
+			if err != nil || b.Superseded {
+				t.Fatalf("%+v, %v", b, err)
+			}
+			if b.Wait > 0 && len(stamps) == 0 {
+				t.Errorf("it waits %v", b.Wait)
+			}
+			w.mustBegin(w.stores[1], id, j)
+			stamps = append(stamps, j.Live.Stamp)
+		}
+		if !slices.IsSorted(stamps) || stamps[0] != ahead+1 || stamps[2] != ahead+3 {
+			t.Errorf("%v after %d", stamps, ahead)
+		}
+	})
+}
+
+// TestG3_ANewerOneWaitsForTheOlder: an update does not begin while an older one is being sent, for half a minute at most.
+func TestG3_ANewerOneWaitsForTheOlder(t *testing.T) {
+	t.Parallel()
+	eachLive(t, func(t *testing.T, w *liveWorld) {
+		s := w.stores[0]
+		older := queue.NewID(0, time.Now())
+		job := queue.Job{ID: older, Report: (&Job{Type: "t"}).ReportTargeting(Counts{Recipients: 1}, Sent{}), Payload: []byte("x"), NotBefore: time.Now().Add(time.Hour)}
+		_, err := s.o.Queue.Enqueue(t.Context(), job)
+		storetest.Must(t, err)
+		began := func(ago time.Duration) {
+			w.put("event", older, "begun", 1, "at", time.Now().Add(-ago).UnixMicro(), "stamp", time.Now().Add(-ago).Unix()-1)
+		}
+		id, j := w.mustJob(api.LiveUpdate)
+		began(time.Second)
+		if b, err := s.BeginLive(t.Context(), id, j); err != nil || b.Wait <= 0 {
+			t.Errorf("beside an older one: %+v, %v", b, err)
+		}
+		began(livePatience + time.Second)
+		if w.mustBegin(s, id, j) || j.Live.Stamp == 0 {
+			t.Errorf("half a minute later: %+v", j.Live)
+		}
+	})
+}
