@@ -40,8 +40,11 @@ CREATE TABLE IF NOT EXISTS devices (
     dropped_at    BIGINT       NULL,
     locale        VARCHAR(35)  NOT NULL DEFAULT '',
     target        VARCHAR(2304) NOT NULL DEFAULT '',
+    object        VARCHAR(133) NOT NULL DEFAULT '',
+    attributes_type VARCHAR(128) NOT NULL DEFAULT '',
+    ends_at       BIGINT       NULL,
     KEY devices_by_user (user_id, token),
-    KEY devices_by_state (state, user_id)
+    KEY devices_by_object (object, state, user_id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin;
 -- +goose StatementEnd
 

@@ -39,11 +39,14 @@ CREATE TABLE IF NOT EXISTS devices (
     registered_at BIGINT           NOT NULL,
     dropped_at    BIGINT           NULL,
     locale        TEXT COLLATE "C" NOT NULL DEFAULT '',
-    target        TEXT COLLATE "C" NOT NULL DEFAULT ''
+    target        TEXT COLLATE "C" NOT NULL DEFAULT '',
+    object        TEXT COLLATE "C" NOT NULL DEFAULT '',
+    attributes_type TEXT COLLATE "C" NOT NULL DEFAULT '',
+    ends_at       BIGINT           NULL
 );
 -- +goose StatementEnd
 CREATE INDEX IF NOT EXISTS devices_by_user ON devices (user_id, token);
-CREATE INDEX IF NOT EXISTS devices_by_state ON devices (state, user_id);
+CREATE INDEX IF NOT EXISTS devices_by_object ON devices (object, state, user_id);
 
 -- +goose StatementBegin
 CREATE TABLE IF NOT EXISTS opt_outs (

@@ -39,11 +39,14 @@ CREATE TABLE IF NOT EXISTS devices (
     registered_at INTEGER NOT NULL,
     dropped_at    INTEGER NULL,
     locale        TEXT    NOT NULL DEFAULT '',
-    target        TEXT    NOT NULL DEFAULT ''
+    target        TEXT    NOT NULL DEFAULT '',
+    object        TEXT    NOT NULL DEFAULT '',
+    attributes_type TEXT  NOT NULL DEFAULT '',
+    ends_at       INTEGER NULL
 ) WITHOUT ROWID;
 -- +goose StatementEnd
 CREATE INDEX IF NOT EXISTS devices_by_user ON devices (user_id, token);
-CREATE INDEX IF NOT EXISTS devices_by_state ON devices (state, user_id);
+CREATE INDEX IF NOT EXISTS devices_by_object ON devices (object, state, user_id);
 
 -- +goose StatementBegin
 CREATE TABLE IF NOT EXISTS opt_outs (

@@ -2,7 +2,7 @@
 // versioned cache in Redis for targeting, which reads a page of a thousand users in one pipeline.
 //
 //	key                        type    lifetime        holds
-//	ff:{u:<user>}:settings     hash    10 min, 1 min   v: version; d: devices; o:<type>: opted out; m:<object>: muted until (ms, 0: for good)
+//	ff:{u:<user>}:settings     hash    10 min, 1 min   v: version; d: devices and activities; o:<type>: opted out; m:<object>: muted until (ms, 0: for good)
 //	ff:{u:<user>}:changing     zset    10 s            writers between mark and store, scored by the end of their mark
 //	guard of a token           queue   25 h            who the device is now: see Guard (FANFARE_MAX_AGE and an hour)
 //

@@ -8,17 +8,13 @@ import (
 	"fanfare/store/redisdb"
 )
 
-// Erase removes the devices, opt-outs, mutes and topics that a user had when an operation began,
+// Erase removes the devices, activities, opt-outs, mutes and topics that a user had when an operation began,
 // and reports whether there were any. Notifications that wait for one of the devices end as device_gone. The operation is
 // not done while a row of the outbox says that a guard is not written.
 func (s *Store) Erase(ctx context.Context, o *record.Operation) (found bool, err error) {
-	have, err := s.rec.Devices(ctx, o.Subject)
+	tokens, err := s.rec.Tokens(ctx, o.Subject)
 	if err != nil {
 		return false, fmt.Errorf("erase settings: %w", err)
-	}
-	tokens := make([]string, len(have))
-	for i, d := range have {
-		tokens[i] = d.Token
 	}
 	err = s.write(ctx, []string{o.Subject}, tokens, func(ctx context.Context) (c record.Change, err error) {
 		c, err = s.rec.EraseSettings(ctx, o)

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -27,7 +28,7 @@ type Guard struct {
 	Topic        string
 	Environment  api.Environment
 	State        api.DeviceState // StateGone when the token was removed
-	Target       string          // a browser's, as in api.Device
+	Target       string          // as in api.Device
 }
 
 // GuardName names the guard of a token. It is short because every waiting notification carries
@@ -63,7 +64,8 @@ func ParseGuard(s string) (Guard, bool) {
 	g := Guard{State: api.DeviceState(part[0]), RegisteredAt: api.AtMillis(at),
 		Environment: api.Environment(part[2]), Topic: part[3], User: part[4], Target: part[5]}
 	_, isTarget := api.ParseTarget(g.Target)
-	return g, err == nil && (g.Target == "" || isTarget && g.Environment == "")
+	_, _, isLive := api.LiveTarget(g.Target)
+	return g, err == nil && (g.Target == "" || (isTarget || isLive) && g.Environment == "")
 }
 
 // GuardOf says to whom a token of this user belongs now, from the user's settings in the cache or
@@ -74,7 +76,7 @@ func (s *Store) GuardOf(ctx context.Context, user, token string) (Guard, error) 
 	if err != nil {
 		return Guard{}, fmt.Errorf("look up the owner of a device: %w", err)
 	}
-	for _, d := range targets[0].Devices {
+	for _, d := range slices.Concat(targets[0].Devices, targets[0].Activities) {
 		if d.Token == token {
 			return guardFor(user, &d), nil
 		}

@@ -35,6 +35,8 @@ type Target struct {
 	OptedOut bool
 	Muted    bool
 	Devices  []api.Device
+	// Activities are the user's activities, which are no devices, also ended ones.
+	Activities []api.Device
 	// Marked reports whether the query's Mark exists; it is false without Redis.
 	Marked bool
 	// Err says that this user could not be read. The other fields are then empty.
@@ -161,6 +163,7 @@ func decodeHit(q Query, values []any, now int64) (Target, bool) {
 	if t.Devices, ok = parseDevices(text); !ok {
 		return t, false
 	}
+	t.divide()
 	_, t.OptedOut = values[1].(string)
 	if until, muted := values[2].(string); muted {
 		end, err := strconv.ParseInt(until, 10, 64)
@@ -174,11 +177,30 @@ func targetOf(q Query, found *record.Snapshot, err error) Target {
 	if err != nil {
 		return Target{User: q.User, Err: err}
 	}
-	return Target{
+	t := Target{
 		User:     q.User,
 		OptedOut: slices.Contains(found.OptOuts, q.Type),
 		Muted:    slices.ContainsFunc(found.Mutes, func(m api.Mute) bool { return m.Object == q.Object }),
 		Devices:  found.Devices,
+	}
+	t.divide()
+	return t
+}
+
+// divide moves activities out of the devices.
+func (t *Target) divide() {
+	isActivity := func(d api.Device) bool { return d.Live != nil }
+	if !slices.ContainsFunc(t.Devices, isActivity) {
+		return
+	}
+	all := t.Devices
+	t.Devices = make([]api.Device, 0, len(all))
+	for _, d := range all {
+		if isActivity(d) {
+			t.Activities = append(t.Activities, d)
+		} else {
+			t.Devices = append(t.Devices, d)
+		}
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 )
 
 // The text of a user's devices in the cache has the fields that targeting needs. Each device ends
-// with deviceEnd, and each of its fields with fieldEnd. No field can contain either. It is not
+// with deviceEnd, and each of its fields with fieldEnd; an activity has one field more. No field can contain either. It is not
 // JSON, because it is parsed for every notification.
 const (
 	deviceEnd, fieldEnd = "\x1e", "\x1f"
@@ -22,6 +22,10 @@ func devicesText(list []api.Device) string {
 		for _, v := range [deviceFields]string{d.Token, d.Topic, string(d.Environment), string(d.State),
 			strconv.FormatInt(d.RegisteredAt.UnixMilli(), 10), d.Locale, d.Target} {
 			b.WriteString(v)
+			b.WriteString(fieldEnd)
+		}
+		if d.Live != nil {
+			b.WriteString(liveText(d.Live))
 			b.WriteString(fieldEnd)
 		}
 		b.WriteString(deviceEnd)
@@ -44,10 +48,31 @@ func parseDevices(text string) ([]api.Device, bool) {
 		at, err := strconv.ParseInt(v[4], 10, 64)
 		d := api.Device{Token: v[0], Topic: v[1], Environment: api.Environment(v[2]),
 			State: api.DeviceState(v[3]), RegisteredAt: api.AtMillis(at), Locale: v[5], Target: v[6]}
-		if !ended || line != "" || err != nil || (d.Target != "") != (d.PlatformOf() == api.PlatformWebPush) {
+		if live, after, more := strings.Cut(line, fieldEnd); more {
+			if d.Live, more = parseLive(live); !more {
+				return nil, false
+			}
+			line = after
+		}
+		if !ended || line != "" || err != nil || d.Live == nil && (d.Target != "") != (d.PlatformOf() == api.PlatformWebPush) {
 			return nil, false
 		}
 		text, list = rest, append(list, d)
 	}
 	return list, true
+}
+
+// liveText is what makes an activity of a device: when it ends, its object and its type, with blanks between them.
+func liveText(l *api.DeviceLive) string {
+	return strconv.FormatInt(l.EndsAt, 10) + " " + l.Object + " " + l.AttributesType
+}
+
+// parseLive reads the form of liveText.
+func parseLive(text string) (*api.DeviceLive, bool) {
+	parts := strings.Split(text, " ")
+	if len(parts) != 3 {
+		return nil, false
+	}
+	ends, err := strconv.ParseInt(parts[0], 10, 64)
+	return &api.DeviceLive{EndsAt: ends, Object: parts[1], AttributesType: parts[2]}, err == nil
 }

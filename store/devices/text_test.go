@@ -20,13 +20,18 @@ func TestTextsOfDevices(t *testing.T) {
 	target := "https://fcm.googleapis.com/x point auth"
 	browser := device(api.TokenOfEndpoint("x"), "")
 	browser.Target = target
+	activity, phone := device("fe", api.EnvSandbox), device("la.an-activity-of-fcm", "")
+	activity.Live = &api.DeviceLive{Object: "match:7", EndsAt: 9}
+	phone.Target, phone.Live = "registration ab", &api.DeviceLive{Object: api.LiveStarts, AttributesType: "Match"}
 	const fieldsOf = "ab\x1fshop\x1fproduction\x1fsuspect\x1f7\x1f\x1f\x1f\x1ecd\x1fshop\x1fsandbox\x1fsuspect\x1f7\x1f\x1f\x1f\x1e"
 	for want, list := range map[string][]api.Device{
 		"":       {},
 		fieldsOf: {one, two},
-		fieldsOf + other.Token + "\x1fshop\x1f\x1fsuspect\x1f7\x1f\x1f\x1f\x1e":                 {one, two, other},
-		browser.Token + "\x1fshop\x1f\x1fsuspect\x1f7\x1f\x1f" + target + "\x1f\x1e" + fieldsOf: {browser, one, two},
-		"ef\x1fshop\x1fsandbox\x1fsuspect\x1f7\x1fde-AT\x1f\x1f\x1e" + fieldsOf:                 {german, one, two},
+		fieldsOf + other.Token + "\x1fshop\x1f\x1fsuspect\x1f7\x1f\x1f\x1f\x1e":                             {one, two, other},
+		browser.Token + "\x1fshop\x1f\x1fsuspect\x1f7\x1f\x1f" + target + "\x1f\x1e" + fieldsOf:             {browser, one, two},
+		"fe\x1fshop\x1fsandbox\x1fsuspect\x1f7\x1f\x1f\x1f9 match:7 \x1f\x1e" + fieldsOf:                    {activity, one, two},
+		phone.Token + "\x1fshop\x1f\x1fsuspect\x1f7\x1f\x1fregistration ab\x1f0 * Match\x1f\x1e" + fieldsOf: {phone, one, two},
+		"ef\x1fshop\x1fsandbox\x1fsuspect\x1f7\x1fde-AT\x1f\x1f\x1e" + fieldsOf:                             {german, one, two},
 	} {
 		if got := devicesText(list); got != want {
 			t.Errorf("%q, want %q", got, want)

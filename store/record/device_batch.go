@@ -113,6 +113,11 @@ func (db *DB) putDevices(ctx context.Context, tx *sqlx.Tx, list []deviceRow, own
 	if err := makeRooms(ctx, tx, list, old, field); err != nil {
 		return nil, err
 	}
+	return old, db.saveDevices(ctx, tx, list, old)
+}
+
+// saveDevices writes the rows of devices or activities that are registered, of which old has those that are on record.
+func (db *DB) saveDevices(ctx context.Context, tx *sqlx.Tx, list []deviceRow, old map[string]deviceRow) error {
 	added, saved := make([]deviceRow, 0, len(list)), make([]deviceRow, 0, len(old))
 	for i := range list {
 		r := &list[i]
@@ -128,11 +133,11 @@ func (db *DB) putDevices(ctx context.Context, tx *sqlx.Tx, list []deviceRow, own
 	}
 	// If another writer was faster, its rows are not touched, because their users are not locked.
 	if err := insertDevices(ctx, tx, added, ""); duplicate(err) {
-		return nil, ErrOwnerChanged
+		return ErrOwnerChanged
 	} else if err != nil {
-		return nil, err
+		return err
 	}
-	return old, insertDevices(ctx, tx, saved, db.d.onDevice())
+	return insertDevices(ctx, tx, saved, db.d.onDevice())
 }
 
 // lockDevices reads the rows of tokens under their locks, by token.
@@ -165,12 +170,13 @@ func (db *DB) lockDevices(ctx context.Context, tx *sqlx.Tx, list []deviceRow, ow
 func insertDevices(ctx context.Context, tx *sqlx.Tx, list []deviceRow, onConflict string) error {
 	slices.SortFunc(list, func(a, b deviceRow) int { return strings.Compare(a.Token, b.Token) })
 	for part := range slices.Chunk(list, chunk) {
-		args := make([]any, 0, 11*len(part))
+		args := make([]any, 0, 14*len(part))
 		for _, r := range part {
-			args = append(args, r.Token, r.User, r.Platform, r.Topic, r.Environment, r.Locale, r.Target, r.State, r.Reason, r.RegisteredAt, r.DroppedAt)
+			args = append(args, r.Token, r.User, r.Platform, r.Topic, r.Environment, r.Locale, r.Target, r.State, r.Reason, r.RegisteredAt, r.DroppedAt,
+				r.Object, r.AttributesType, r.EndsAt)
 		}
 		_, err := tx.ExecContext(ctx, "INSERT INTO devices ("+deviceColumns+") VALUES "+
-			rows("(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", len(part))+onConflict, args...)
+			rows("(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", len(part))+onConflict, args...)
 		if err != nil {
 			return err
 		}
@@ -185,7 +191,7 @@ func makeRooms(ctx context.Context, tx *sqlx.Tx, list []deviceRow, old map[strin
 	for i := range list {
 		d := &list[i]
 		to[d.Token] = d.User
-		if had, known := old[d.Token]; !known || had.User != d.User {
+		if had, known := old[d.Token]; !known || had.User != d.User || had.Object != "" {
 			more[d.User] = append(more[d.User], i)
 		}
 	}
@@ -226,7 +232,7 @@ func tightUsers(ctx context.Context, tx *sqlx.Tx, more map[string][]int) (map[st
 			User    string `db:"user_id"`
 			Devices int    `db:"devices"`
 		}
-		err := selectIn(ctx, tx, &counts, "SELECT user_id, COUNT(*) AS devices FROM devices WHERE user_id IN (?) GROUP BY user_id", part)
+		err := selectIn(ctx, tx, &counts, "SELECT user_id, COUNT(*) AS devices FROM devices WHERE user_id IN (?) AND object = '' GROUP BY user_id", part)
 		if err != nil {
 			return nil, err
 		}

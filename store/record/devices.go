@@ -34,10 +34,15 @@ type deviceRow struct {
 	Reason       string `db:"reason"`
 	RegisteredAt int64  `db:"registered_at"`
 	DroppedAt    *int64 `db:"dropped_at"`
-	dated        bool   // the caller says when the device registered
+	// Of an activity; a device has none of these.
+	Object         string `db:"object"`
+	AttributesType string `db:"attributes_type"`
+	EndsAt         *int64 `db:"ends_at"`
+
+	dated bool // the caller says when the device registered
 }
 
-const deviceColumns = "token, user_id, platform, topic, environment, locale, target, state, reason, registered_at, dropped_at"
+const deviceColumns = "token, user_id, platform, topic, environment, locale, target, state, reason, registered_at, dropped_at, object, attributes_type, ends_at"
 
 // maxReason is the size of the column reason.
 const maxReason = 128
@@ -184,13 +189,14 @@ func (db *DB) lockDevice(ctx context.Context, tx *sqlx.Tx, w DeviceWrite) (*devi
 
 // onDevice ends an INSERT that replaces the rows of known tokens.
 func (d dialect) onDevice() string {
-	return d.onConflict("devices", "token", []string{"user_id", "platform", "topic", "environment", "locale", "target", "state", "reason", "registered_at", "dropped_at"})
+	return d.onConflict("devices", "token", []string{"user_id", "platform", "topic", "environment", "locale", "target", "state", "reason", "registered_at", "dropped_at",
+		"object", "attributes_type", "ends_at"})
 }
 
 // devicesOf reads the devices of a user. Those that were dropped longest ago come first among those
 // that were dropped.
 func devicesOf(ctx context.Context, tx *sqlx.Tx, user string) (have []deviceRow, err error) {
-	err = tx.SelectContext(ctx, &have, "SELECT "+deviceColumns+" FROM devices WHERE user_id = ? ORDER BY dropped_at", user)
+	err = tx.SelectContext(ctx, &have, "SELECT "+deviceColumns+" FROM devices WHERE user_id = ? AND object = '' ORDER BY dropped_at", user)
 	return have, err
 }
 
@@ -198,7 +204,7 @@ func devicesOf(ctx context.Context, tx *sqlx.Tx, user string) (have []deviceRow,
 // and that is no error.
 func (db *DB) DeleteDevice(ctx context.Context, user, token string) (Change, error) {
 	return db.writeSettings(ctx, settingsWrite{users: []string{user}, tokens: []string{token}, do: func(ctx context.Context, tx *sqlx.Tx, _ int64) error {
-		return changed(tx.ExecContext(ctx, "DELETE FROM devices WHERE token = ? AND user_id = ?", token, user))
+		return changed(tx.ExecContext(ctx, "DELETE FROM devices WHERE token = ? AND user_id = ? AND object = ''", token, user))
 	}})
 }
 
@@ -259,5 +265,5 @@ func shorten(reason string) string {
 func (r deviceRow) device() api.Device {
 	return api.Device{Token: r.Token, Platform: r.Platform, Topic: r.Topic, Environment: api.Environment(r.Environment),
 		Locale: r.Locale, Target: r.Target, Origin: api.OriginOf(r.Target), State: api.DeviceState(r.State), Reason: r.Reason,
-		RegisteredAt: api.AtMillis(r.RegisteredAt), DroppedAt: timeOf(r.DroppedAt)}
+		RegisteredAt: api.AtMillis(r.RegisteredAt), DroppedAt: timeOf(r.DroppedAt), Live: r.live()}
 }

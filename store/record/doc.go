@@ -5,7 +5,7 @@
 //	versions       a counter that processes poll  name
 //	event_types    the templates of a type, with revision type
 //	user_settings  a user's settings version      user_id
-//	devices        a registered device            token
+//	devices        a registered device, or activity token
 //	opt_outs       a refused event type           user_id, type
 //	mutes          a muted object, perhaps until  user_id, object
 //	contacts       a relationship, with version   owner, contact

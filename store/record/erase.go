@@ -15,6 +15,7 @@ import (
 // The kinds of data that are counted when a user is erased.
 const (
 	ErasedDevices  = "devices"
+	ErasedLive     = "activities"
 	ErasedSettings = "settings" // opt-outs and mutes
 	ErasedTopics   = "topics"
 	ErasedContacts = "contacts"
@@ -78,7 +79,7 @@ func (db *DB) EndErasure(ctx context.Context, o *Operation, kept map[string]int6
 	})
 }
 
-// EraseSettings removes the devices, opt-outs, mutes and topics that a user had when the operation
+// EraseSettings removes the devices, activities, opt-outs, mutes and topics that a user had when the operation
 // began, and counts them.
 func (db *DB) EraseSettings(ctx context.Context, o *Operation) (c Change, err error) {
 	err = db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
@@ -94,7 +95,7 @@ func (db *DB) EraseSettings(ctx context.Context, o *Operation) (c Change, err er
 		}
 		removed := map[string]int64{}
 		for _, table := range []struct{ kind, rows string }{
-			{ErasedDevices, "devices" + old + "registered_at"}, {ErasedSettings, "opt_outs" + old + "created_at"},
+			{ErasedDevices, "devices" + old + "object = '' AND registered_at"}, {ErasedLive, "devices" + old + "registered_at"}, {ErasedSettings, "opt_outs" + old + "created_at"},
 			{ErasedSettings, "mutes" + old + "created_at"}, {ErasedTopics, "topic_members" + old + "joined_at"},
 		} {
 			if err := deleteCounted(ctx, tx, removed, table.kind, "DELETE FROM "+table.rows+" <= ?", o.Subject, o.CreatedAt); err != nil {

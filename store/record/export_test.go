@@ -34,13 +34,13 @@ func (db *DB) PageQueries(user string) map[string][]any {
 		db.d.calledSelect(): {user},
 		db.d.activityPage(): {user},
 		"SELECT user_id FROM topic_members" + db.d.whereTopicIs(): {user, user},
-		db.d.usersWithState(): {"active", "active"},
+		db.d.usersWithState(): {"", "", "active"},
 	}
 }
 
 // UsersWithDeviceQuery is the query behind UsersWithDevice, with the names that it takes.
 func (db *DB) UsersWithDeviceQuery(after string, limit int) (string, []any) {
-	return db.d.usersWithDevice(), []any{"active", "active", after, limit, "suspect", "suspect", after, limit, limit}
+	return db.d.usersWithDevice(), []any{"", "", "active", after, limit, "", "", "suspect", after, limit, limit}
 }
 
 // PurgePlans are the selections of what is deleted, each with its index.

@@ -41,6 +41,7 @@ func (db *DB) purges(deletedRetention time.Duration) []*purge {
 		{what: "operations", some: db.PurgeOperations},
 		{what: "restocks", some: db.PurgeRestocks},
 		{what: "revocations", some: db.PurgeRevocations},
+		{what: "activities", some: db.PurgeActivities},
 		{what: "token keys", some: func(ctx context.Context) (bool, error) { return false, db.PurgeTokenKeys(ctx) }},
 		{what: "deleted uploads", some: deleted(db.PurgeUploads)},
 		{what: "deleted contacts", some: deleted(db.PurgeContacts)},

@@ -10,7 +10,7 @@ import (
 // snapshotChunk is the most users one query reads: a whole page of targeting.
 const snapshotChunk = 1000
 
-// Snapshot has the data of one user that targeting needs: the settings and the devices that get
+// Snapshot has the data of one user that targeting needs: the settings, and the devices and activities that get
 // notifications, active and suspect. It is at least as new as Version.
 type Snapshot struct {
 	Version int64
@@ -107,10 +107,10 @@ func (db *DB) readMutes(ctx context.Context, users []string, found map[string]*S
 	return nil
 }
 
-// Devices lists a user's devices, dropped ones too, by token.
+// Devices lists a user's devices, dropped ones too, by token. Activities are none.
 func (db *DB) Devices(ctx context.Context, user string) ([]api.Device, error) {
 	var list []deviceRow
-	if err := db.list(ctx, &list, "SELECT "+deviceColumns+" FROM devices WHERE user_id = ? ORDER BY token", user); err != nil {
+	if err := db.list(ctx, &list, "SELECT "+deviceColumns+" FROM devices WHERE user_id = ? AND object = '' ORDER BY token", user); err != nil {
 		return nil, err
 	}
 	devices := make([]api.Device, 0, len(list))

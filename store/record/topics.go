@@ -228,13 +228,12 @@ func (d dialect) whereTopicIs() string {
 	return " WHERE " + d.is("topic") + " AND user_id > ? ORDER BY topic, user_id LIMIT ?"
 }
 
-// UsersWithDevice names the users with a device that is sent to, by name, at most limit of them,
-// beginning after a name. It reads the index devices_by_state alone: neither a page's position nor
-// the number of dropped devices changes its cost. The first name is not used: it is that of an
-// audience, and this one has none.
-func (db *DB) UsersWithDevice(ctx context.Context, _, after string, limit int) (users []string, err error) {
+// UsersWithDevice names the users with a device that is sent to, by name, at most limit of them, beginning after a name;
+// with an object, the users with an activity of it, which may have ended some minutes ago. It reads the index
+// devices_by_object alone: neither a page's position nor the number of dropped devices changes its cost.
+func (db *DB) UsersWithDevice(ctx context.Context, object, after string, limit int) (users []string, err error) {
 	active, suspect := string(api.DeviceActive), string(api.DeviceSuspect)
-	err = db.list(ctx, &users, db.d.usersWithDevice(), active, active, after, limit, suspect, suspect, after, limit, limit)
+	err = db.list(ctx, &users, db.d.usersWithDevice(), object, object, active, after, limit, object, object, suspect, after, limit, limit)
 	return users, err
 }
 
@@ -245,7 +244,7 @@ func (d dialect) usersWithDevice() string {
 	return one + " a UNION " + one + " b ORDER BY user_id LIMIT ?"
 }
 
-// usersWithState selects a page of the users with a device of a state (named twice), by name.
+// usersWithState selects a page of the users with a device of an object (named twice) and a state, by name.
 func (d dialect) usersWithState() string {
-	return "SELECT user_id FROM devices WHERE " + d.is("state") + " AND user_id > ? GROUP BY state, user_id ORDER BY state, user_id LIMIT ?"
+	return "SELECT user_id FROM devices WHERE " + d.is("object") + " AND state = ? AND user_id > ? GROUP BY object, state, user_id ORDER BY object, state, user_id LIMIT ?"
 }

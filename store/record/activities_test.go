@@ -1,0 +1,136 @@
+package record_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"fanfare/api"
+	"fanfare/store/record"
+	"fanfare/store/storetest"
+)
+
+// activity is the registration of an activity of match:7.
+func activity() *api.ActivityRequest {
+	return &api.ActivityRequest{Platform: "apns", Topic: "com.example.app.push-type.liveactivity", Environment: api.EnvProduction, Kind: api.ActivityUpdate, Object: "match:7"}
+}
+
+// mustActivity registers an activity of a user whose token was the owner's.
+func mustActivity(t testing.TB, db *record.DB, user, owner, token string, r *api.ActivityRequest) (a *api.Activity, created bool) {
+	t.Helper()
+	a, created, _, err := db.PutActivity(t.Context(), record.DeviceWrite{User: user, Token: token, Owner: owner}, r, "")
+	storetest.Must(t, err)
+	return a, created
+}
+
+// G1: an activity is no device in lists and counts, its users are found by its object, and it moves with its token.
+func TestG1_ActivitiesOnRecord(t *testing.T) {
+	t.Parallel()
+	eachRecord(t, func(t *testing.T, db *record.DB) {
+		ctx := t.Context()
+		first, created := mustActivity(t, db, "alice", "", token(1), activity())
+		if ends := first.EndsAt.Sub(first.RegisteredAt.Time); !created || ends != api.MaxActivityLife || first.Kind != api.ActivityUpdate || first.Object != "match:7" {
+			t.Errorf("%+v ends after %v", first, ends)
+		}
+		start := activity()
+		start.Kind, start.Object, start.AttributesType = api.ActivityStart, "", "Match"
+		if a, _ := mustActivity(t, db, "alice", "", token(2), start); a.EndsAt != nil || a.Kind != api.ActivityStart || a.Object != "" || a.AttributesType != "Match" {
+			t.Errorf("%+v", a)
+		}
+		mustActivity(t, db, "carol", "", token(3), activity())
+		mustPut(t, db, "bob", token(4))
+		users := func(object string) []string {
+			t.Helper()
+			got, err := db.UsersWithDevice(ctx, object, "", 10)
+			storetest.Must(t, err)
+			return got
+		}
+		want := func(what string, got []string, want ...string) {
+			t.Helper()
+			if !slices.Equal(got, want) {
+				t.Errorf("%s: %q, want %q", what, got, want)
+			}
+		}
+		want("all", users(""), "bob")
+		want("match:7", users("match:7"), "alice", "carol")
+		want("match:8", users("match:8"))
+		found, err := db.Snapshots(ctx, []string{"alice"})
+		storetest.Must(t, err)
+		if d := found["alice"].Devices; len(mustDevices(t, db, "alice")) != 0 || len(d) != 2 || d[0].Live == nil || d[0].Live.Object != "match:7" || d[1].Live.Object != api.LiveStarts {
+			t.Errorf("%+v", found["alice"].Devices)
+		}
+		owned, err := db.DevicesByToken(ctx, token(1))
+		if storetest.Must(t, err); owned[token(1)].User != "alice" {
+			t.Errorf("%+v", owned)
+		}
+		_, _, _, err = db.PutActivity(ctx, record.DeviceWrite{User: "bob", Token: token(1)}, activity(), "")
+		if err != record.ErrOwnerChanged {
+			t.Errorf("without its owner: %v", err)
+		}
+		if again, created := mustActivity(t, db, "bob", "alice", token(1), activity()); !created || !again.RegisteredAt.After(first.RegisteredAt.Time) {
+			t.Errorf("%+v", again)
+		}
+		want("match:7 then", users("match:7"), "bob", "carol")
+		for user, changes := range map[string]int{"alice": 0, "bob": 1} {
+			c, err := db.DeleteActivities(ctx, user, []string{token(1), token(9)})
+			if err != nil || len(c.Users) != changes {
+				t.Errorf("%s deletes: %+v, %v", user, c, err)
+			}
+		}
+		if c, err := db.DeleteActivities(ctx, "bob", []string{token(4)}); err != nil || len(c.Users) != 0 {
+			t.Errorf("a device is deleted as an activity: %+v, %v", c, err)
+		}
+		if c, err := db.DeleteDevice(ctx, "carol", token(3)); err != nil || len(c.Users) != 0 {
+			t.Errorf("an activity is deleted as a device: %+v, %v", c, err)
+		}
+	})
+}
+
+// G1: 20 activities of a user that have not ended. Those that have ended make room, and are removed.
+func TestG1_ActivitiesMakeRoom(t *testing.T) {
+	t.Parallel()
+	eachRecord(t, func(t *testing.T, db *record.DB) {
+		ctx := t.Context()
+		for i := range api.MaxActivities {
+			mustActivity(t, db, "alice", "", token(i), activity())
+		}
+		for i := range api.MaxDevices { // devices have a limit of their own
+			mustPut(t, db, "alice", token(100+i))
+		}
+		_, _, _, err := db.PutActivity(ctx, record.DeviceWrite{User: "alice", Token: token(99)}, activity(), "")
+		storetest.WantCode(t, err, api.CodeValidation)
+		exec := func(query string, args ...any) {
+			t.Helper()
+			_, err := db.SQL().Exec(query, args...)
+			storetest.Must(t, err)
+		}
+		list := func() (tokens []string) {
+			t.Helper()
+			found, err := db.LiveActivities(ctx, "alice")
+			storetest.Must(t, err)
+			for _, d := range found {
+				tokens = append(tokens, d.Token)
+			}
+			return tokens
+		}
+		exec("UPDATE devices SET ends_at = 1 WHERE token IN ('" + token(3) + "', '" + token(4) + "')")
+		mustSetState(t, db, token(5), record.StateChange{State: api.DeviceDropped, Reason: "Unregistered", RegisteredAt: api.At(time.Now().Add(time.Hour))})
+		if got := list(); len(got) != api.MaxActivities-3 {
+			t.Errorf("%d are listed", len(got))
+		}
+		mustActivity(t, db, "alice", "", token(98), activity())
+		if n := mustCount(t, db, "devices"); n != api.MaxDevices+api.MaxActivities-2 {
+			t.Errorf("%d rows", n)
+		}
+		for i := range 600 {
+			exec(fmt.Sprintf("INSERT INTO %s, object, ends_at) VALUES %s, 'match:9', %d)", devicesInto[:len(devicesInto)-1], deviceValues(1000+i, api.DeviceActive)[:len(deviceValues(1000+i, api.DeviceActive))-1], i%2*1_000_000_000_000_000))
+		}
+		if more, err := db.PurgeActivities(ctx); err != nil || more {
+			t.Errorf("more %v, %v", more, err)
+		}
+		if n := mustCount(t, db, "devices"); n != api.MaxDevices+api.MaxActivities-2+300 {
+			t.Errorf("%d rows are left", n)
+		}
+	})
+}
