@@ -168,7 +168,7 @@ func (a *app) eraseKeys(ctx context.Context, o *record.Operation) (erasure.Found
 }
 
 // awaitSends waits for the end of the requests to push services that were under way when the operation began, if the
-// user had a device. One that fails late is told with the user's name, beside its event, and the step of the keys then
+// user had a device or an activity. One that fails late is told with the user's name, beside its event, and the step of the keys then
 // removes that. A result that comes later than a lease after its request is not taken.
 func (a *app) awaitSends(ctx context.Context, o *record.Operation) (erasure.Found, error) {
 	wait := time.UnixMilli(o.Since).Add(exchange.RequestTimeout + a.config.NotificationLease).Sub(a.redis.Clock())
@@ -176,7 +176,7 @@ func (a *app) awaitSends(ctx context.Context, o *record.Operation) (erasure.Foun
 		return erasure.Found{}, nil
 	}
 	told, err := a.record.Operation(ctx, o.ID)
-	if err != nil || told.Removed[record.ErasedDevices] == 0 {
+	if err != nil || told.Removed[record.ErasedDevices]+told.Removed[record.ErasedLive] == 0 {
 		return erasure.Found{}, err
 	}
 	return erasure.Found{Wait: wait}, nil

@@ -117,8 +117,8 @@ const (
 var resultOf = map[transport.Outcome]func(d *Delivery, w *work, a transport.Answer) queue.Result{
 	transport.Delivered: func(d *Delivery, w *work, _ transport.Answer) queue.Result {
 		d.backoff.forget(w.m.Token)
-		if w.m.Target != "" {
-			d.hosts.observe(api.OriginOf(w.m.Target), w.m.User, transport.Delivered)
+		if host := api.OriginOf(w.m.Target); host != "" {
+			d.hosts.observe(host, w.m.User, transport.Delivered)
 		}
 		return queue.Result{Outcome: queue.Done, Label: events.LabelDelivered}
 	},

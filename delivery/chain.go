@@ -66,7 +66,7 @@ func (d *Delivery) start(ctx context.Context, w *work) bool {
 // fit tells, without waiting, whether a notification may be sent right now. It makes the checks that
 // handle makes.
 func (d *Delivery) fit(ctx context.Context, w *work) bool {
-	if w.m.Refused != "" || w.retried() || !w.Fresh() {
+	if w.m.Refused != "" || w.retried() || w.waited() || !w.Fresh() {
 		return false
 	}
 	if running, fresh := d.pauses.running(w.app); !running || !fresh {

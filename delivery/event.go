@@ -42,6 +42,8 @@ type Event struct {
 	// not stored twice. The ids are the same in both cases, so that a notification that both processes sent can be
 	// recognized as the same.
 	Settled bool
+	// Superseded says that a newer live event of the object has begun: no notification is sent any more.
+	Superseded bool
 	// Rest is the event as it goes on with further users when its notifications have ended or become jobs; nil: there
 	// are none.
 	Rest *events.Job
@@ -98,6 +100,12 @@ func (d *Delivery) Send(ctx context.Context, e *Event, to []Recipient) {
 			defer func() { <-d.storing }()
 			d.store(ctx, queue.Result{Outcome: queue.Continue}, works...)
 		})
+	case e.Superseded:
+		d.begun(e, works)
+		for _, w := range works {
+			d.targeted(w)
+			d.finishEvent(ctx, w, superseded)
+		}
 	default:
 		for piece := range slices.Chunk(works, pieceSize) {
 			d.sendPiece(ctx, e, piece)
@@ -118,7 +126,10 @@ func (d *Delivery) works(e *Event, to []Recipient) []*work {
 		messages[i] = message{
 			Token: r.Device.Token, User: r.User, Topic: r.Device.Topic, Environment: r.Device.Environment,
 			RegisteredAt: r.Device.RegisteredAt.UnixMilli(), Event: id, AcceptedAt: e.Job.AcceptedAt, Push: *push,
-			Target: r.Device.Target, Suspect: r.Device.State == api.DeviceSuspect, Trace: e.Job.Trace,
+			Target: r.Device.Target, Suspect: r.Device.State == api.DeviceSuspect, Trace: e.Job.Trace, Live: e.Job.Supersedable(),
+		}
+		if l := r.Device.Live; l != nil {
+			messages[i].endWith(l)
 		}
 		app := d.app(&messages[i])
 		all[i] = work{

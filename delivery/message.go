@@ -65,6 +65,8 @@ type eventPart struct {
 	NoRetryUnknown bool         `cbor:"8,keyasint,omitempty"`
 	Payload        []byte       `cbor:"9,keyasint"`
 	Trace          string       `cbor:"10,keyasint,omitempty"`
+	LiveObject     string       `cbor:"11,keyasint,omitempty"`
+	LivePlace      int64        `cbor:"12,keyasint,omitempty"`
 }
 
 // The type and the priority of most notifications.
@@ -118,7 +120,7 @@ func (m *message) eventPart() []byte {
 		payload = strings.ReplaceAll(payload, m.Event, eventByte)
 	}
 	part := eventPart{AcceptedAt: m.AcceptedAt, Trace: m.Trace, Expiration: p.Expiration, ExpiresAt: p.ExpiresAt, TTL: p.TTL,
-		NoRetryUnknown: p.NoRetryUnknown, Payload: []byte(packPayload.Replace(payload))}
+		NoRetryUnknown: p.NoRetryUnknown, Payload: []byte(packPayload.Replace(payload)), LiveObject: m.Live.Object, LivePlace: m.Live.Place}
 	if p.PushType != usualType {
 		part.PushType = p.PushType
 	}
@@ -152,7 +154,7 @@ func decodeMessage(group string, text []byte) (*message, error) {
 	m := &message{
 		Event: event, Token: cmp.Or(d.Token, hex.EncodeToString(d.Hex)), User: d.User, Topic: d.Topic, Environment: api.EnvProduction,
 		RegisteredAt: d.RegisteredAt, Target: d.Target, Suspect: d.Suspect, Retrying: d.Retrying, Refused: d.Refused, RefusedSaid: d.RefusedSaid,
-		AcceptedAt: p.AcceptedAt, Trace: p.Trace,
+		AcceptedAt: p.AcceptedAt, Trace: p.Trace, Live: events.Superseding{Object: p.LiveObject, Place: p.LivePlace},
 		Push: render.Push{PushType: cmp.Or(p.PushType, usualType), Priority: cmp.Or(p.Priority, usualPriority), CollapseID: event,
 			Expiration: p.Expiration, ExpiresAt: p.ExpiresAt, TTL: p.TTL, NoRetryUnknown: p.NoRetryUnknown,
 			Payload: []byte(strings.ReplaceAll(unpackPayload.Replace(string(p.Payload)), eventByte, event))},

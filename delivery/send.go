@@ -49,6 +49,10 @@ func (d *Delivery) handle(ctx context.Context, w *work) {
 		d.finish(ctx, w, d.parking(w))
 		return
 	}
+	if r, ends := d.superseded(ctx, w); ends {
+		d.finish(ctx, w, r)
+		return
+	}
 	if wait := d.backoff.wait(w.m.Token, time.Now()); wait > 0 && !w.probe {
 		d.finish(ctx, w, queue.Result{Outcome: queue.Defer, Delay: wait, Reason: "the device backs off"})
 		return

@@ -7,6 +7,7 @@ import (
 
 	"fanfare/api"
 	"fanfare/delivery/transport"
+	"fanfare/store/events"
 	"fanfare/store/events/render"
 	"fanfare/store/queue"
 )
@@ -50,7 +51,7 @@ type message struct {
 	User         string          `json:"user"`
 	Topic        string          `json:"topic"`
 	Environment  api.Environment `json:"environment,omitempty"` // "" unless the platform is APNs
-	Target       string          `json:"-"`                     // a browser's, as in api.Device; secret
+	Target       string          `json:"-"`                     // as in api.Device; secret
 	RegisteredAt int64           `json:"registered_at"`         // Unix ms
 	Event        string          `json:"event"`                 // see events.GroupOf
 	AcceptedAt   int64           `json:"accepted_at"`           // Unix ms
@@ -64,6 +65,8 @@ type message struct {
 	RefusedSaid string `json:"-"`
 	// Retrying reports whether this notification is counted as retrying.
 	Retrying bool `json:"retrying,omitempty"`
+	// Live is the place of an update among the live events of its object; the zero value if no newer one ends it.
+	Live events.Superseding `json:"-"`
 	// Trace is events.Job.Trace.
 	Trace string `json:"-"`
 }

@@ -3,6 +3,7 @@ package apns
 import (
 	"errors"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -94,6 +95,11 @@ func (t *appTable) find(topic string, env api.Environment) *app {
 	key := appKey{topic, env}
 	if a, ok := t.named[key]; ok {
 		return a
+	}
+	if bundle, of := strings.CutSuffix(topic, api.PushLiveActivity.TopicSuffix()); of {
+		if a, ok := t.named[appKey{bundle, env}]; ok {
+			return a // the key of an app is that of its Live Activities
+		}
 	}
 	general, ok := t.any[env]
 	if !ok {

@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
+	"fanfare/api"
 	"fanfare/delivery/exchange"
 	"fanfare/delivery/h2"
 	"fanfare/delivery/transport"
@@ -73,12 +75,25 @@ func message(n *transport.Notification, now time.Time) ([]byte, error) {
 			return nil, fmt.Errorf("add the time to live: %w", err)
 		}
 	}
-	b := append(make([]byte, 0, len(payload)+len(n.Token)+64), `{"message":{"token":"`...)
-	if isInstallationID(n.Token) {
+	token := n.Token
+	if registration, activity, ok := api.LiveTarget(n.Target); ok {
+		token, payload = registration, withActivity(payload, activity)
+	}
+	b := append(make([]byte, 0, len(payload)+len(token)+64), `{"message":{"token":"`...)
+	if isInstallationID(token) {
 		b = append(b[:0], `{"message":{"fid":"`...)
 	}
-	b = append(append(b, n.Token...), `",`...)
+	b = append(append(b, token...), `",`...)
 	return append(append(b, payload[1:]...), '}'), nil
+}
+
+// withActivity adds the token of an iPhone's activity to a payload, which sends it there. Android apps need no apns.
+func withActivity(payload []byte, token string) []byte {
+	before, after, ok := bytes.Cut(payload, []byte(`,"apns":{`))
+	if !ok || token == "" {
+		return payload
+	}
+	return slices.Concat(before, []byte(`,"apns":{"live_activity_token":"`+token+`",`), after)
 }
 
 // limited adds the time to live to a payload, in the form of each kind of device.

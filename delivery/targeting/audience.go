@@ -30,6 +30,7 @@ type page struct {
 	reached map[string]bool      // users who have a marked notification
 	sent    events.Sent          // notifications with a mark that have ended
 	opened  time.Time            // when it was claimed; zero unless the event is traced
+	newer   bool                 // a newer live event of its object has begun
 	dated   bool                 // the job's time to live was turned into an expiry, which the queue does not have yet
 }
 

@@ -165,7 +165,7 @@ func (s *process) openWorkers(log *slog.Logger) {
 		Badges:  badges.New(s.db, badges.Options{}).Reach,
 		Cancels: s.events, Events: s.queueOfEvents, Notifications: s.queueOfNotes, Devices: s.devices, Delivery: s.delivery, Logger: log,
 		Pagers: map[string]targeting.Pager{
-			events.KindContactsOf: s.rec.ContactsOf, events.KindTopic: s.rec.TopicUsers, events.KindAll: s.rec.UsersWithDevice,
+			events.KindContactsOf: s.rec.ContactsOf, events.KindTopic: s.rec.TopicUsers, events.KindAll: s.rec.UsersWithDevice, events.KindActivities: s.rec.UsersWithDevice,
 		},
 	}
 	if s.o.target != nil {

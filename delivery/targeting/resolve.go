@@ -128,7 +128,7 @@ func (t *Targeting) send(ctx context.Context, p *page) {
 	}
 	e := &delivery.Event{
 		Claim: p.c, Job: p.job, Counts: p.job.Counted.Plus(p.counts), Read: p.read, Group: &t.sending, ReportTTL: t.o.ReportTTL,
-		Sent: p.sent, Settled: p.settled(), Begun: func(all bool) { t.begun(p, all) },
+		Sent: p.sent, Settled: p.settled(), Superseded: p.newer, Begun: func(all bool) { t.begun(p, all) },
 	}
 	if len(p.missed) > 0 || p.next != "" {
 		rest := *p.job
@@ -205,6 +205,7 @@ func (t *Targeting) settings(ctx context.Context, pages []*page, fromCache bool)
 	targets, err := ask(ctx, queries)
 	for _, p := range pages {
 		p.targets, targets = targets[:len(p.others)], targets[len(p.others):]
+		p.leaveActivities()
 	}
 	return err
 }

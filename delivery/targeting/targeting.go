@@ -32,7 +32,7 @@ type Options struct {
 	// Pagers read audiences by their kind (events.KindContactsOf and the others, but
 	// KindUsers); an event of a kind without one becomes a dead letter.
 	Pagers map[string]Pager
-	// Cancels knows which events were cancelled; default: none.
+	// Cancels knows which events were cancelled, and begins live events; default: none, and no live events.
 	Cancels *events.Store
 	// Badges gives users the numbers that events show on the icon of their app, one for each ask. Needed for event types with
 	// a badge.
@@ -129,7 +129,7 @@ func (t *Targeting) work(ctx context.Context, pages []*page, left leftToSQL) (fo
 			resolve() // before more audiences are read, which may take long
 		}
 		switch {
-		case t.endCancelled(ctx, p), t.endLate(ctx, p):
+		case t.endCancelled(ctx, p), t.endLate(ctx, p), !t.beginLive(ctx, p):
 		case away != nil:
 			t.postpone(p, "sql_away", away)
 		case p.large():

@@ -38,8 +38,8 @@ func TestA5_TypesGoToTheirTopics(t *testing.T) {
 			p := setup(t, options{waits: waits})
 			types := map[api.PushType]bool{
 				api.PushAlert: true, api.PushBackground: true, api.PushLocation: true, api.PushVoIP: true,
-				api.PushComplication: true, api.PushLiveActivity: true, api.PushPushToTalk: true,
-				api.PushWidgets: true, api.PushControls: true,
+				api.PushComplication: true, api.PushPushToTalk: true, api.PushWidgets: true,
+				api.PushControls: true,
 			}
 			topics := map[string]int{}
 			for pt := range maps.Keys(types) {
