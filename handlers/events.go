@@ -25,10 +25,15 @@ type postEventRequest struct {
 //	@Description	notification of the event. `GET /v1/events/{id}` shows how far the event has come.
 //	@Description
 //	@Description	`audience` has exactly one of `users` (1 to 10,000), `contacts_of` (everyone who has that user as a contact), `chat`
-//	@Description	(its members), `topic` (its members) and `all` (`true`: every user with an active device; the key also needs the scope
-//	@Description	`push:all`). `data` (flat strings, at most 2 KiB) fills the type's templates and is sent in the payload. `alert`
+//	@Description	(its members), `topic` (its members), `all` (`true`: every user with an active device; the key also needs the scope
+//	@Description	`push:all`), `activities_of` (the Live Activities of that object) and `broadcast` (the broadcast channel of that object). `data` (flat strings, at most 2 KiB) fills the type's templates and is sent in the payload. `alert`
 //	@Description	replaces the templates; with it the type need not be registered. With `send_at` the event is accepted now, and
 //	@Description	its recipients are found then.
+//	@Description
+//	@Description	With `live`, the event starts, updates or ends Live Activities, and its type has push type `liveactivity`, or does not
+//	@Description	exist. A start goes to the start tokens of the users of any of the first audiences, and needs an `object` and an alert.
+//	@Description	An update or an end has the audience `activities_of` or `broadcast`. At most one update of an object is sent in a
+//	@Description	second: one that finds a newer one is `superseded`.
 //	@Description
 //	@Description	`dry_run=true` checks the event and answers 200 with what devices would get, on each platform that the process delivers to
 //	@Description	and in each language of the type. Nothing is stored or sent, and an Idempotency-Key is not used up.
@@ -112,7 +117,7 @@ func mayReach(ctx context.Context, e *api.EventRequest, index int) error {
 
 type listEventsRequest struct {
 	Type   string         `query:"type" validate:"omitempty,identifier"`
-	State  api.EventState `query:"state" validate:"omitempty,oneof=scheduled queued targeting sending done expired cancelled"`
+	State  api.EventState `query:"state" validate:"omitempty,oneof=scheduled queued targeting sending done expired cancelled superseded"`
 	Failed string         `query:"failed" validate:"omitempty,oneof=true false"`
 	web.Page
 }
@@ -128,7 +133,7 @@ type listEventsRequest struct {
 //	@ID				listEvents
 //	@Produce		json
 //	@Param			type	query		string			false	"Only events of this type"
-//	@Param			state	query		string			false	"Only events that are in this state now"	Enums(scheduled, queued, targeting, sending, done, expired, cancelled)
+//	@Param			state	query		string			false	"Only events that are in this state now"	Enums(scheduled, queued, targeting, sending, done, expired, cancelled, superseded)
 //	@Param			failed	query		bool			false	"true: only events of which notifications failed; false: only the others"
 //	@Param			limit	query		int				false	"Items per page"	minimum(1)	maximum(500)	default(50)
 //	@Param			cursor	query		string			false	"The `next` of the previous page"
@@ -161,11 +166,13 @@ func (s *server) listEvents(ctx context.Context, in *listEventsRequest) (*web.Re
 //	@Description	Shows how far an event has come. The counts are right at any moment, whatever has crashed. `recipients` are
 //	@Description	distinct users before suppression. Each suppressed user counts once, under the first reason that applies:
 //	@Description	is_actor, opted_out, muted, no_device, live (an event to a chat is not sent to members who follow their chats on
-//	@Description	a stream at that moment). `done` means that every notification is delivered, failed or expired. `failed_by`
+//	@Description	a stream at that moment). `done` means that every notification is delivered, failed, expired or superseded. `failed_by`
 //	@Description	counts the failed notifications by their 10 most frequent reasons. `platforms` has the numbers of each push
 //	@Description	service; they add up to those of the event. A report is kept for 24 h after the event's end
 //	@Description	(`FANFARE_EVENT_RETENTION`). `scheduled` events wait for their `send_at`. An event is `cancelled` from the call of
-//	@Description	`POST /v1/events/{id}/cancel` on; `cancelled` counts its notifications that were made and are not sent.
+//	@Description	`POST /v1/events/{id}/cancel` on; `cancelled` counts its notifications that were made and are not sent. A live event
+//	@Description	is `superseded` if a newer one of its object went before it; `superseded` counts notifications that were made before that
+//	@Description	and are not sent.
 //	@Tags			push
 //	@ID				getEvent
 //	@Produce		json
@@ -279,7 +286,11 @@ func (s *server) userNow(ctx context.Context, user string) (*events.UserNow, err
 	if err != nil {
 		return nil, err
 	}
-	return &events.UserNow{User: user, Settings: settings, Live: live, Aside: func(d *api.Device) string { return s.aside(all, d) }}, nil
+	activities, err := s.o.Devices.Activities(ctx, user)
+	if err != nil {
+		return nil, err
+	}
+	return &events.UserNow{User: user, Settings: settings, Activities: activities, Live: live, Aside: func(d *api.Device) string { return s.aside(all, d) }}, nil
 }
 
 // aside says why notifications to a device may be set aside: its app is paused, or resumes; "": its app

@@ -88,6 +88,10 @@ func (s *server) routes() []web.Route {
 		route("DELETE", "/v1/users/{user}/devices/{token}", api.ScopePush, web.Handle(s.deleteDevice)).For(api.UserScopeDevices),
 		route("POST", "/v1/users/{user}/devices/{token}/test", api.ScopePush, web.Handle(s.testDevice)),
 
+		route("PUT", "/v1/users/{user}/activities/{token}", api.ScopePush, web.Handle(s.putActivity)).For(api.UserScopeDevices),
+		route("GET", "/v1/users/{user}/activities", api.ScopePush, web.Handle(s.listActivities)).For(api.UserScopeDevices),
+		route("DELETE", "/v1/users/{user}/activities/{token}", api.ScopePush, web.Handle(s.deleteActivity)).For(api.UserScopeDevices),
+
 		route("PUT", "/v1/users/{user}/opt-outs/{type}", api.ScopePush, web.Handle(s.putOptOut)).For(api.UserScopeDevices),
 		route("DELETE", "/v1/users/{user}/opt-outs/{type}", api.ScopePush, web.Handle(s.deleteOptOut)).For(api.UserScopeDevices),
 		route("PUT", "/v1/users/{user}/mutes/{object}", api.ScopePush, web.Handle(s.putMute)).For(api.UserScopeDevices),

@@ -32,6 +32,9 @@ var userRoutes = map[string]api.UserScope{
 	"GET /v1/users/{user}/badge":                      "devices",
 	"PUT /v1/users/{user}/badge":                      "devices",
 	"POST /v1/users/{user}/badge":                     "devices",
+	"PUT /v1/users/{user}/activities/{token}":         "devices",
+	"GET /v1/users/{user}/activities":                 "devices",
+	"DELETE /v1/users/{user}/activities/{token}":      "devices",
 	"PUT /v1/users/{user}/opt-outs/{type}":            "devices",
 	"DELETE /v1/users/{user}/opt-outs/{type}":         "devices",
 	"PUT /v1/users/{user}/mutes/{object}":             "devices",
@@ -139,6 +142,9 @@ func TestU2_TheTableOfRoutes(t *testing.T) {
 				c.path = userPath(rt.Pattern, "bob")
 				if rt.Method == "PUT" && strings.Contains(rt.Pattern, "/devices/") {
 					c.body = `{"platform":"apns","topic":"a.b","environment":"sandbox"}`
+				}
+				if rt.Method == "PUT" && strings.Contains(rt.Pattern, "/activities/") {
+					c.body = activityRequest
 				}
 				if rt.Method == "POST" && strings.HasSuffix(rt.Pattern, "/devices") {
 					c.body = browserBody("")

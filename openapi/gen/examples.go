@@ -18,6 +18,10 @@ func example(operationID string) any {
 		return map[string]any{
 			"platform": "apns", "topic": "com.example.app", "environment": string(api.EnvSandbox),
 		}
+	case "putActivity":
+		return map[string]any{
+			"platform": "apns", "topic": "com.example.app", "environment": string(api.EnvSandbox), "kind": string(api.ActivityUpdate), "object": "match:7",
+		}
 	case "postDevice":
 		return map[string]any{
 			"platform": string(api.PlatformWebPush), "topic": "shop",
