@@ -16,16 +16,17 @@ func (v *visit) events() error {
 		Filter url.Values
 		States []api.EventState
 		More   string
-		// Due, Expired and Cancelled tell which columns have anything to show.
-		Due, Expired, Cancelled bool
+		// Due and those after it tell which columns have anything to show.
+		Due, Expired, Cancelled, Superseded bool
 	}{Filter: query, States: []api.EventState{
-		api.EventScheduled, api.EventQueued, api.EventTargeting, api.EventSending, api.EventDone, api.EventExpired, api.EventCancelled,
+		api.EventScheduled, api.EventQueued, api.EventTargeting, api.EventSending, api.EventDone, api.EventExpired, api.EventCancelled, api.EventSuperseded,
 	}}
 	if err := v.ask(http.MethodGet, withQuery("/v1/events", v.query("type", "state", "failed", "cursor")), nil, &d.EventList); err != nil {
 		return err
 	}
 	for _, e := range d.Items {
 		d.Due, d.Expired, d.Cancelled = d.Due || e.SendAt != nil, d.Expired || e.Expired > 0, d.Cancelled || e.Cancelled > 0
+		d.Superseded = d.Superseded || e.Superseded > 0
 	}
 	d.More = more("events", query, d.Next)
 	return v.page("events", "Events", 0, d)
@@ -75,7 +76,7 @@ func (v *visit) failures() error {
 
 // over reports whether an event cannot be cancelled any more.
 func over(state api.EventState) bool {
-	return state == api.EventDone || state == api.EventExpired || state == api.EventCancelled
+	return state == api.EventDone || state == api.EventExpired || state == api.EventCancelled || state == api.EventSuperseded
 }
 
 // askCancel asks whether an event is to be cancelled.
@@ -121,16 +122,20 @@ func (v *visit) findEvent() error {
 	return v.find("events", "id")
 }
 
-// user shows what a user wants and has.
+// user shows what a user wants and has, and which Live Activities run.
 func (v *visit) user() error {
 	d := struct {
 		api.NotificationSettings
-		User  string
-		Badge api.Badge
-		Chats *api.UserChatList // the first of them; nil: the visitor may not see chats
+		Activities api.ActivityList
+		User       string
+		Badge      api.Badge
+		Chats      *api.UserChatList // the first of them; nil: the visitor may not see chats
 	}{User: v.r.PathValue("user")}
 	path := "/v1/users/" + url.PathEscape(d.User)
 	if err := v.ask(http.MethodGet, path+"/notification-settings", nil, &d.NotificationSettings); err != nil {
+		return err
+	}
+	if err := v.ask(http.MethodGet, path+"/activities", nil, &d.Activities); err != nil {
 		return err
 	}
 	if err := v.ask(http.MethodGet, path+"/badge", nil, &d.Badge); err != nil {
