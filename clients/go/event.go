@@ -19,6 +19,7 @@ type Event struct {
 	APS      any               `json:"aps,omitempty"`   // merged into the payload's aps
 	FCM      any               `json:"fcm,omitempty"`
 	WebPush  any               `json:"webpush,omitempty"`
+	Live     any               `json:"live,omitempty"` // what Live Activities show
 	// Topic names the apps whose devices get the event; absent: those of the type.
 	Topic      []string  `json:"topic,omitempty"`
 	CollapseID string    `json:"collapse_id,omitempty"`
@@ -33,6 +34,9 @@ type Audience struct {
 	Chat       string   `json:"chat,omitempty"`
 	Topic      string   `json:"topic,omitempty"`
 	All        bool     `json:"all,omitempty"` // needs the scope push:all
+	// ActivitiesOf and Broadcast are the object of a live event.
+	ActivitiesOf string `json:"activities_of,omitempty"`
+	Broadcast    string `json:"broadcast,omitempty"`
 }
 
 // Alert is a text that is not made of a template.
@@ -65,7 +69,7 @@ type EventType struct {
 type EventReport struct {
 	ID            string    `json:"id"`
 	Type          string    `json:"type"`
-	State         string    `json:"state"` // scheduled, queued, targeting, sending, done, expired or cancelled
+	State         string    `json:"state"` // scheduled, queued, targeting, sending, done, expired, cancelled or superseded
 	AcceptedAt    time.Time `json:"accepted_at"`
 	SendAt        time.Time `json:"send_at"`
 	Recipients    int64     `json:"recipients"` // users, before any was left out
@@ -74,6 +78,7 @@ type EventReport struct {
 	Failed        int64     `json:"failed"`
 	Expired       int64     `json:"expired"`
 	Cancelled     int64     `json:"cancelled"`
+	Superseded    int64     `json:"superseded"` // of a live event: not sent before a newer one
 	Retrying      int64     `json:"retrying"`
 	// Suppressed counts the users who got nothing, by reason: is_actor, opted_out, muted, no_device, live.
 	Suppressed map[string]int64 `json:"suppressed"`

@@ -31,6 +31,7 @@ func menu() []group {
 		}},
 		{Name: "Guides", docs: []document{
 			{"docs/user-access.md", "how apps and pages call fanfare themselves: user tokens, tickets, streams, origins"},
+			{"docs/live.md", "Live Activities on iPhones and Live Updates on Android: register, start, update and end them"},
 			{"docs/jobs.md", "queues of jobs: workers in Python, TypeScript and Go, leases, retries, conflict keys, schedules"},
 			{"docs/locks.md", "locks with leases, counted attempts and fences, and a worker that uses one"},
 			{"docs/go-client.md", "the client in Go: calls that repeat safely, streams that go on, workers"},
@@ -68,7 +69,7 @@ func menu() []group {
 			{"docs/spec/access.md", "promises U: user tokens, tickets, pages of other origins"},
 			{"docs/spec/users.md", "promises E: operations, and erasing a user"},
 			{"docs/spec/console.md", "promises N: what operators look at and mend"},
-			{"docs/spec/live.md", "promises B and D: badges, notifications without a script, events that are only tried"},
+			{"docs/spec/live.md", "promises B, D and G: badges, notifications without a script, events that are only tried, Live Activities"},
 			{"docs/spec/traces.md", "promises T: spans of calls and of what they lead to"},
 		}},
 		{Name: "Project", quiet: true, docs: []document{
