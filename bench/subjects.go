@@ -104,6 +104,9 @@ func pushSection() section {
 			{"delivered, one event to a topic of 100,000 devices", "topic rate", "/s", "contacts rate", followed100k, ">= 0.95"},
 			{"delivered, one event to all users, 100,000 devices", "all rate", "/s", "contacts rate", followed100k, ">= 0.95"},
 		}},
+		{name: "activities", measure: activities, rows: []want{
+			{"delivered, one update of an object to 10,000 activities", "update rate", "/s", "fan-out rate", "contacts_of, 10,000 devices", ">= 0.9"},
+		}},
 		{name: "platforms", measure: platforms, rows: []want{
 			{"delivered to FCM, 100 events per batch POST", "fcm 0 rate", "/s", "apns 0 rate", "the same to APNs, same stand-in", ">= 0.9"},
 			{"delivered to browsers, 100 events per batch POST", "webpush 0 rate", "/s", "apns 0 rate", "the same to APNs, same stand-in", ">= 0.4"},

@@ -34,6 +34,9 @@ func (p *program) mustLiveALife(t *testing.T, apns *apnstest.Server) {
 	p.must(201, nil, "PUT", user+"/devices/"+deviceToken(2), parked)
 	p.must(201, nil, "PUT", "/v1/users/bob/devices/"+deviceToken(3), device)
 	p.must(201, nil, "PUT", "/v1/users/bob/devices/"+deviceToken(4), parked)
+	p.must(201, nil, "PUT", user+"/activities/"+deviceToken(5), map[string]string{
+		"platform": "apns", "topic": apnstest.DefaultTopic, "environment": "production", "kind": "update", "object": "match:7",
+	})
 	p.must(204, nil, "PUT", user+"/opt-outs/like", nil)
 	p.must(204, nil, "PUT", user+"/mutes/album:1", nil)
 	p.must(204, nil, "PUT", user+"/topics/news", nil)
@@ -139,7 +142,7 @@ func TestE7_NothingIsLeftOfAnErasedUser(t *testing.T) {
 		// The step at which the process was killed may have removed things that it did not count.
 		uncounted := map[string]bool{}
 		for kind, step := range map[string]string{
-			"devices": "", "settings": "", "topics": "", "contacts": "", "uploads": "", "idempotency_records": "", // counted where they are removed
+			"devices": "", "activities": "", "settings": "", "topics": "", "contacts": "", "uploads": "", "idempotency_records": "", // counted where they are removed
 			"memberships": "memberships", "notifications": "notifications", "dead_letters": "notifications", "reservations": "reservations",
 			"messages": "keys", "tickets": "keys",
 		} {
