@@ -25,9 +25,9 @@ type Live struct {
 	// Action is start, update or end. A start goes to the start tokens of its audience's users. The others go to the
 	// activities of an object.
 	Action LiveAction `json:"action" validate:"required,oneof=start update end" enums:"start,update,end" example:"update"`
-	// ContentState is what the app shows, in the form of its ContentState. An end may leave it out.
+	// ContentState is what the app shows, in the app's own form. An end may leave it out.
 	ContentState json.RawMessage `json:"content_state,omitempty" validate:"-" swaggertype:"object"`
-	// AttributesType is the name of the app's ActivityAttributes, of a start alone, which needs it.
+	// AttributesType is the name that the app gives the type of activities, of a start alone, which needs it.
 	AttributesType string `json:"attributes_type,omitempty" validate:"omitempty,identifier" example:"MatchAttributes"`
 	// Attributes are what stays the same while the activity lasts, of a start alone, which needs them. The app does not
 	// get the event's object otherwise, so they should name it.
@@ -162,7 +162,7 @@ type ActivityRequest struct {
 	// Object is what the activity shows, of kind update alone.
 	Object string       `json:"object,omitempty" validate:"omitempty,identifier=object" example:"match:7"`
 	Kind   ActivityKind `json:"kind" validate:"required,oneof=update start" enums:"update,start" example:"update"`
-	// AttributesType is the name of the app's ActivityAttributes; kind start needs it.
+	// AttributesType is the name that the app gives a type of activities; kind start needs it.
 	AttributesType string `json:"attributes_type,omitempty" validate:"omitempty,identifier" example:"MatchAttributes"`
 	// EndsAt is when the activity ends, of kind update alone: at most 12 hours ahead. Absent: in 12 hours.
 	EndsAt *Time `json:"ends_at,omitempty" validate:"-" swaggertype:"string" format:"date-time"`

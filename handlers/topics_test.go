@@ -104,9 +104,9 @@ func TestBadTopics(t *testing.T) {
 		{"a user who joins and leaves", post(users, `{"add":["bob"],"remove":["amy","bob"]}`), 422, broken("remove[1]", "unique", "repeats bob of add[0]")},
 		{"a list of 1,001", post(users, `{"remove":[`+strings.ReplaceAll(many, `"b"`, `"{"`)+`]}`), 422, broken("remove", "max", "must have at most 1000 items")},
 		{"an event to false", post("/v1/events", `{"type":"a","audience":{"all":false}}`), 422,
-			broken("audience", "exactly_one", "must hold exactly one of users, contacts_of, chat, topic, all")},
+			broken("audience", "exactly_one", "must hold exactly one of users, contacts_of, chat, topic, all, activities_of, broadcast")},
 		{"an event to a topic and to all", post("/v1/events", `{"type":"a","audience":{"all":true,"topic":"news"}}`), 422,
-			broken("audience", "exactly_one", "must hold exactly one of users, contacts_of, chat, topic, all")},
+			broken("audience", "exactly_one", "must hold exactly one of users, contacts_of, chat, topic, all, activities_of, broadcast")},
 		{"an event to a bad topic", post("/v1/events", `{"type":"a","audience":{"topic":"{news}"}}`), 422, broken("audience.topic", "identifier", identifierRule)},
 		{"a cursor that no list gives", get(users + "?cursor=MXvDtn0"), 422, broken("cursor", "cursor", "is not a cursor that a list gave as next")},
 	})

@@ -75,7 +75,7 @@ var words = map[string]string{
 	"Activity.topic":              "The topic of the app; on APNs the bundle id with `.push-type.liveactivity`",
 	"Activity.object":             "What it shows; absent for a start token",
 	"Activity.kind":               "`update`: a running activity; `start`: a token that starts activities of a type",
-	"Activity.attributes_type":    "The name of the app's ActivityAttributes",
+	"Activity.attributes_type":    "The name that the app gives a type of activities",
 	"Activity.ends_at":            "When it ends; absent for a start token",
 	"Activity.registered_at":      "When it was last registered",
 	"ActivityRequest.kind":        "`update`: the token of a running activity, which shows `object`; `start`: a push-to-start token",

@@ -1,6 +1,7 @@
 package record_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -65,7 +66,7 @@ func TestG1_ActivitiesOnRecord(t *testing.T) {
 			t.Errorf("%+v", owned)
 		}
 		_, _, _, err = db.PutActivity(ctx, record.DeviceWrite{User: "bob", Token: token(1)}, activity(), "")
-		if err != record.ErrOwnerChanged {
+		if !errors.Is(err, record.ErrOwnerChanged) {
 			t.Errorf("without its owner: %v", err)
 		}
 		if again, created := mustActivity(t, db, "bob", "alice", token(1), activity()); !created || !again.RegisteredAt.After(first.RegisteredAt.Time) {
