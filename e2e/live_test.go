@@ -39,15 +39,11 @@ func TestG3_UpdatesAmongKills(t *testing.T) {
 	t.Parallel()
 	activities, updates := storetest.Sized(10_000, 1000), storetest.Sized(1000, 24)
 	apns, redis := apnstest.Start(t, apnstest.Options{}), storetest.Redis(t)
-	vars := quick(append(apns.Env(), "FANFARE_REDIS_URL="+redis.URL(), "FANFARE_DATABASE_URL="+storetest.MySQL(t))...)
+	database := storetest.MySQL(t)
+	vars := quick(append(apns.Env(), "FANFARE_REDIS_URL="+redis.URL(), "FANFARE_DATABASE_URL="+database)...)
 	f := &fleet{t: t, vars: vars, redis: redis, servers: mustServeMany(t, 3, vars...)}
-	f.servers[0].each(activities, func(i int) error {
-		status, answer, err := f.servers[i%3].try(http.MethodPut, fmt.Sprintf("/v1/users/user-%d/activities/%s", i, deviceToken(i)),
-			map[string]string{"platform": "apns", "topic": apnstest.DefaultTopic, "environment": "production", "kind": "update", "object": "match:7"})
-		if err == nil && status/100 != 2 {
-			err = fmt.Errorf("%d %s", status, answer)
-		}
-		return err
+	mustInsert(t, database, "devices (token, user_id, platform, topic, environment, state, registered_at, object)", activities, func(i int) string {
+		return fmt.Sprintf("('%s','user-%d','apns','%s.push-type.liveactivity','production','active',1,'match:7')", deviceToken(i), i, apnstest.DefaultTopic)
 	})
 	busy := apnstest.Fail(http.StatusTooManyRequests, "TooManyRequests")
 	apns.Script(deviceToken(0), busy, apnstest.OK(), busy, busy, apnstest.OK(), busy, apnstest.OK())

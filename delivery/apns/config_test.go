@@ -236,6 +236,29 @@ func TestA13_NoApp(t *testing.T) {
 	}
 }
 
+// G1: the key of an app sends to its Live Activities, unless the file names another app for their topic.
+func TestG1_TheKeyOfTheAppSendsToActivities(t *testing.T) {
+	t.Parallel()
+	s := apnstest.Start(t, apnstest.Options{})
+	const live, own = "one.push-type.liveactivity", "two.push-type.liveactivity"
+	a := mustNew(t, Options{CAFile: s.CAFile()}, mustAppsFile(t, "", fileApp(s, "one", api.EnvProduction), fileApp(s, "two", api.EnvProduction), fileApp(s, own, api.EnvProduction)))
+	w := &world{Server: s, t: t, sender: a}
+	for i, topic := range []string{live, own} {
+		n := noteFor(i, topic, api.EnvProduction)
+		n.PushType = api.PushLiveActivity
+		w.mustDeliver(n)
+	}
+	apps := a.apps.Load()
+	if apps.find(live, api.EnvProduction) != apps.find("one", api.EnvProduction) || apps.find(own, api.EnvProduction) == apps.find("two", api.EnvProduction) {
+		t.Error("the wrong app sends")
+	}
+	for _, n := range []*transport.Notification{noteFor(3, live, api.EnvSandbox), noteFor(3, "three.push-type.liveactivity", api.EnvProduction), noteFor(3, "one.voip", api.EnvProduction)} {
+		if got := w.send(n); got.Outcome != transport.NoApp {
+			t.Errorf("%s: got %s", n.Topic, got.Outcome)
+		}
+	}
+}
+
 // TestA13_TopicsOfClientsPauseNothing: if APNs refuses a topic that only clients have named, the devices are at
 // fault. A topic that the file names or that has delivered is paused, and so is the app of a refused key. Until
 // the key has delivered something, it may be at fault itself, and the devices are spared.

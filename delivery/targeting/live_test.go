@@ -278,6 +278,15 @@ func TestG3_WhatWaitsIsSuperseded(t *testing.T) {
 	if r.Superseded != 1 || r.Delivered != 1 || r.Retrying != 0 || r.Platforms[api.PlatformAPNs].Superseded != 1 {
 		t.Errorf("%+v", r)
 	}
+	settings, err := p.first.devices.Settings(t.Context(), "amy")
+	storetest.Must(t, err)
+	activities, err := p.first.devices.Activities(t.Context(), "amy")
+	storetest.Must(t, err)
+	why, err := p.first.events.UserEvent(t.Context(), first, &events.UserNow{User: "amy", Settings: settings, Activities: activities, Aside: func(*api.Device) string { return "" }})
+	storetest.Must(t, err)
+	if n := why.Notifications; len(n) != 1 || n[0].Token != token(1) || n[0].State != api.NotificationSuperseded || n[0].At == nil || len(why.Now.Devices) != 0 {
+		t.Errorf("why, or why not: %+v", why)
+	}
 	var states []string
 	for _, r := range p.apns.Of(token(1)) {
 		states = append(states, strconv.Itoa(mustState(t, r).State.Home))

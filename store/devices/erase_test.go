@@ -18,6 +18,7 @@ func TestE4_DevicesAndSettingsOfAnErasedUser(t *testing.T) {
 		mustPut(t, s, "alice", token(1))
 		mustPut(t, s, "alice", token(2))
 		mustPut(t, s, "bob", token(3))
+		mustActivity(t, s, "alice", token(4))
 		storetest.Must(t, s.PutOptOut(ctx, "alice", "like"))
 		if got := mustTarget(t, s, devices.Query{User: "alice", Type: "like"}); !got.OptedOut || len(got.Devices) != 2 {
 			t.Fatalf("%+v", got)
@@ -36,6 +37,12 @@ func TestE4_DevicesAndSettingsOfAnErasedUser(t *testing.T) {
 		got := mustTarget(t, s, devices.Query{User: "alice", Type: "like"})
 		if got.OptedOut || len(got.Devices) != 1 || got.Devices[0].Token != token(2) {
 			t.Errorf("after it %+v", got)
+		}
+		if len(got.Activities) != 0 {
+			t.Errorf("activities are left: %+v", got.Activities)
+		}
+		if g := mustGuard(t, w, token(4)); g.State != devices.StateGone || g.User != "" {
+			t.Errorf("guard of the activity %+v", g)
 		}
 		if g := mustGuard(t, w, token(1)); g.State != devices.StateGone || g.User != "" {
 			t.Errorf("guard %+v", g)

@@ -245,3 +245,53 @@ func TestG3_ANewerOneWaitsForTheOlder(t *testing.T) {
 		}
 	})
 }
+
+// TestG3_SupersededIsReported: notifications that were superseded are part of the sums of their event and of each platform, and
+// of those of parts, and it is kept that they were.
+func TestG3_SupersededIsReported(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_900_000_000, 0)
+	j := &Job{Type: "t"}
+	var sent Sent
+	ids := []string{NotificationID("e", "a"), NotificationID("e", "b"), NotificationID("e", "c")}
+	for i, mark := range []string{LabelDelivered, MarkOf(api.PlatformFCM, LabelSuperseded), LabelSuperseded} {
+		p, _ := platformOf(mark)
+		sent.Make(p, 1)
+		sent.Count(mark)
+		sent.Keep(ids[i], mark, now)
+	}
+	want := api.PlatformCounts{Notifications: 3, Delivered: 1, Superseded: 2}
+	whole := func(p progress) *api.EventReport {
+		return (&whole{id: queue.NewID(0, now), event: p, sent: make([]map[string]int64, 1+len(groupEndings))}).report()
+	}
+	text := j.ReportDone(Counts{Recipients: 3}, sent)
+	p, err := parseProgress(text)
+	storetest.Must(t, err)
+	if r := whole(p); r.PlatformCounts != want || r.State != api.EventDone || r.Platforms[api.PlatformFCM].Superseded != 1 || r.Platforms[api.PlatformAPNs] != (api.PlatformCounts{Notifications: 2, Delivered: 1, Superseded: 1}) {
+		t.Errorf("%q: %+v", text, r)
+	}
+	parts := progress{state: stateTargeted, typ: "t", parts: 1}
+	parts.addParts(PartCounts(Counts{Recipients: 3}, sent))
+	if r := whole(parts); r.PlatformCounts != want || r.Platforms[api.PlatformFCM].Superseded != 1 {
+		t.Errorf("of a part: %+v", r)
+	}
+	p, err = parseProgress((&Job{Type: "t", Counted: Counts{Recipients: 3}, Sent: sent}).ReportSuperseded())
+	storetest.Must(t, err)
+	if r := whole(p); r.State != api.EventSuperseded || r.Recipients != 3 || r.PlatformCounts != want {
+		t.Errorf("of an event: %+v", r)
+	}
+	noted := readNotes(sent.note(), now.Add(time.Hour), ids...)
+	for i, state := range []api.NotificationState{api.NotificationDelivered, api.NotificationSuperseded, api.NotificationSuperseded} {
+		if o := noted[ids[i]]; o.state != state || !o.at.Equal(now) {
+			t.Errorf("notification %d is noted as %+v, want %s", i, o, state)
+		}
+	}
+	sent = Sent{}
+	sent.Keep(ids[0], LabelCancelled, now)
+	if o := readNotes(sent.note(), now, ids[0])[ids[0]]; o.state != api.NotificationCancelled {
+		t.Errorf("one that was cancelled is noted as %+v", o)
+	}
+	if o, rest, ok := cutOutcome(OutcomeText(LabelSuperseded, now), now); !ok || rest != "" || o.state != api.NotificationSuperseded {
+		t.Errorf("%+v", o)
+	}
+}

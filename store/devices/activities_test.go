@@ -1,0 +1,78 @@
+package devices_test
+
+import (
+	"strings"
+	"testing"
+
+	"fanfare/api"
+	"fanfare/store/devices"
+	"fanfare/store/storetest"
+)
+
+// mustActivity registers an activity of match:7.
+func mustActivity(t testing.TB, s *devices.Store, user, token string) *api.Activity {
+	t.Helper()
+	a, _, err := s.PutActivity(t.Context(), user, token, &api.ActivityRequest{
+		Platform: "apns", Topic: "com.example.app", Environment: api.EnvProduction, Kind: api.ActivityUpdate, Object: "match:7",
+	})
+	storetest.Must(t, err)
+	return a
+}
+
+// G1: targeting finds activities beside the devices, from SQL and from the cache, and at once those of their next owner. The
+// guard of a token names its owner.
+func TestG1_ActivitiesAreTargets(t *testing.T) {
+	t.Parallel()
+	eachWorld(t, func(t *testing.T, w *world) {
+		ctx, s := t.Context(), w.store
+		mustPut(t, s, "alice", token(1))
+		mustActivity(t, s, "alice", strings.ToUpper(token(2)))
+		want := func(user string, own int, activities ...string) {
+			t.Helper()
+			for range 2 { // the second time from the cache
+				got := mustTarget(t, s, devices.Query{User: user})
+				var tokens []string
+				for _, a := range got.Activities {
+					if a.Live == nil || a.Live.Object != "match:7" || a.Topic != "com.example.app.push-type.liveactivity" || a.Live.EndsAt == 0 {
+						t.Errorf("%+v, %+v", a, a.Live)
+					}
+					tokens = append(tokens, a.Token)
+				}
+				if len(got.Devices) != own || strings.Join(tokens, " ") != strings.Join(activities, " ") {
+					t.Errorf("%s has %+v", user, got)
+				}
+			}
+		}
+		want("alice", 1, token(2))
+		if g := mustGuard(t, w, token(2)); !g.Reaches("alice") {
+			t.Errorf("%+v", g)
+		}
+		if g, err := s.GuardOf(ctx, "alice", token(2)); err != nil || !g.Reaches("alice") {
+			t.Errorf("%+v, %v", g, err)
+		}
+		mustActivity(t, s, "bob", token(2))
+		want("alice", 1)
+		want("bob", 0, token(2))
+		if g := mustGuard(t, w, token(2)); !g.Reaches("bob") || g.Reaches("alice") {
+			t.Errorf("%+v", g)
+		}
+		storetest.Must(t, s.Drop(ctx, token(2), "Unregistered", api.Time{}, mustTarget(t, s, devices.Query{User: "bob"}).Activities[0].RegisteredAt))
+		want("bob", 0)
+		if g := mustGuard(t, w, token(2)); g.Reaches("bob") {
+			t.Errorf("%+v", g)
+		}
+		mustActivity(t, s, "bob", token(2))
+		want("bob", 0, token(2))
+		storetest.Must(t, s.DeleteActivity(ctx, "alice", token(2), ""))
+		want("bob", 0, token(2))
+		storetest.Must(t, s.DeleteActivity(ctx, "bob", token(2), "match:8"))
+		want("bob", 0, token(2))
+		for range 2 {
+			storetest.Must(t, s.DeleteActivity(ctx, "bob", token(2), "match:7"))
+			want("bob", 0)
+		}
+		if g := mustGuard(t, w, token(2)); g.State != devices.StateGone {
+			t.Errorf("%+v", g)
+		}
+	})
+}
