@@ -40,13 +40,19 @@ func (s *Store) DeleteActivity(ctx context.Context, user, token, object string) 
 		return err
 	}
 	var stored []string
+	others := false
 	for i := range list {
 		a := list[i].Activity()
 		if a.Token == token && (object == "" || a.Object == object) {
 			stored = append(stored, list[i].Token)
 		}
+		others = others || a.Token == token
 	}
-	if len(stored) == 0 {
+	switch {
+	case len(stored) > 0:
+	case others:
+		return nil
+	default:
 		stored = []string{token} // an earlier call may have removed it, and Redis refused to know
 	}
 	return s.write(ctx, []string{user}, stored, func(ctx context.Context) (record.Change, error) {
