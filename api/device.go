@@ -22,8 +22,11 @@ const (
 )
 
 // ShortToken is the begin of a device's token, by which people tell the devices of a user apart and with which
-// nothing can be sent.
+// nothing can be sent. A BroadcastToken is short.
 func ShortToken(token string) string {
+	if ObjectOfBroadcast(token) != "" {
+		return token
+	}
 	n := 8
 	if strings.HasPrefix(token, "wp.") {
 		n += len("wp.")

@@ -43,6 +43,8 @@ const (
 	CodeLockLost          Code = "lock_lost"
 	CodeTooManyNames      Code = "too_many_names"
 	CodeQueueFull         Code = "queue_full"
+	CodeChannelsExhausted Code = "channels_exhausted"
+	CodeChannelsRefused   Code = "channels_refused"
 	CodeEnded             Code = "ended"
 	CodeVersionMismatch   Code = "version_mismatch"
 	CodePayloadTooLarge   Code = "payload_too_large"
@@ -123,6 +125,10 @@ var errorTable = map[Code]Meaning{
 		"As many attempts failed as there may be. `first` is true for one caller at most, who should see to it; a repeat under the same Idempotency-Key is told again"},
 	CodeLockLost: {http.StatusConflict, "The lock is lost", false,
 		"Another has acquired the lock since, or the hold has ended. Nothing was changed"},
+	CodeChannelsExhausted: {http.StatusConflict, "The app has as many channels as it may have", true,
+		"APNs makes no more channels for the app: it may have 10,000. Those of other broadcasts that end make room"},
+	CodeChannelsRefused: {http.StatusConflict, "The push service refuses channels of this app", false,
+		"APNs refuses channels of the app, such as one that may not broadcast. `reason` has Apple's reason"},
 	CodeEnded: {http.StatusGone, "Ended", false,
 		"The sale or the counter has ended"},
 	CodeVersionMismatch: {http.StatusPreconditionFailed, "The version has changed", false,

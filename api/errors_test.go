@@ -18,7 +18,7 @@ func TestRetryableCodes(t *testing.T) {
 		}
 	}
 	want := []api.Code{
-		api.CodeRequestTimeout, api.CodeLockHeld, api.CodeNotStarted, api.CodeOwed, api.CodeSoldOut, api.CodeQueueFull, api.CodeRateLimited, api.CodeTooManyNames,
+		api.CodeRequestTimeout, api.CodeChannelsExhausted, api.CodeLockHeld, api.CodeNotStarted, api.CodeOwed, api.CodeSoldOut, api.CodeQueueFull, api.CodeRateLimited, api.CodeTooManyNames,
 		api.CodeInternal, api.CodeOverloaded, api.CodeUnavailable, api.CodeUnknownOutcome,
 	}
 	if !slices.Equal(retryable, want) {

@@ -199,6 +199,7 @@ var fieldsTogether = map[reflect.Type]func(reporter, reflect.Value){
 	reflect.TypeFor[JobRequest]():          together(jobRules),
 	reflect.TypeFor[ScheduleRequest]():     together(scheduleRules),
 	reflect.TypeFor[JobResult]():           together(jobResultRules),
+	reflect.TypeFor[BroadcastRequest]():    together(broadcastRules),
 }
 
 // together makes rules for structs of a type from rules for a pointer to one. Check gets its value by

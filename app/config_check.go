@@ -202,15 +202,17 @@ func (c *config) checkAPNs() problems {
 		missing("FANFARE_APNS_TEAM_ID", c.APNsTeamID)
 	}
 	if !keyed && c.AppsFile == "" {
-		for name, value := range map[string]string{"FANFARE_APNS_URL": c.APNsURL, "FANFARE_APNS_CA_FILE": c.APNsCAFile} {
+		for name, value := range map[string]string{"FANFARE_APNS_URL": c.APNsURL, "FANFARE_APNS_MANAGE_URL": c.APNsManage, "FANFARE_APNS_CA_FILE": c.APNsCAFile} {
 			if value != "" {
 				p = append(p, name+": means nothing without FANFARE_APNS_KEY_FILE or "+appsFileVariable)
 			}
 		}
 		slices.Sort(p)
 	}
-	if u, err := url.Parse(c.APNsURL); c.APNsURL != "" && (err != nil || u.Scheme != "https" || u.Host == "") {
-		p = append(p, "FANFARE_APNS_URL: is not https://host[:port]")
+	for _, v := range [][2]string{{"FANFARE_APNS_URL", c.APNsURL}, {"FANFARE_APNS_MANAGE_URL", c.APNsManage}} {
+		if u, err := url.Parse(v[1]); v[1] != "" && (err != nil || u.Scheme != "https" || u.Host == "") {
+			p = append(p, v[0]+": is not https://host[:port]")
+		}
 	}
 	return p
 }

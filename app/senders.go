@@ -52,7 +52,7 @@ func (a *app) configure(s transport.Sender) error {
 // newAPNs makes the sender to APNs.
 func newAPNs(c *config, log *slog.Logger) transport.Sender {
 	return apns.New(apns.Options{
-		URL: c.APNsURL, CAFile: c.APNsCAFile, KeyFile: c.APNsKeyFile, KeyID: c.APNsKeyID, TeamID: c.APNsTeamID,
+		URL: c.APNsURL, ManageURL: c.APNsManage, CAFile: c.APNsCAFile, KeyFile: c.APNsKeyFile, KeyID: c.APNsKeyID, TeamID: c.APNsTeamID,
 		Settings: senderSettings(c, log),
 	})
 }

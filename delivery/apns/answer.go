@@ -19,8 +19,8 @@ import (
 
 const maxReason = 64
 
-// answerOf turns the result of a call into an answer.
-func answerOf(r *h2.Result) transport.Answer {
+// answerOf turns the result of a call, which may be a broadcast, into an answer.
+func answerOf(r *h2.Result, broadcast bool) transport.Answer {
 	if r.Status == 0 {
 		return exchange.Unanswered("APNs", r.Err)
 	}
@@ -29,6 +29,9 @@ func answerOf(r *h2.Result) transport.Answer {
 		a.Reason, a.GoneAt = parseAnswer(r.Body)
 	}
 	a.Outcome = classify(a.Status, a.Reason)
+	if broadcast {
+		a.Outcome = classifyBroadcast(a.Status, a.Reason)
+	}
 	return a
 }
 
@@ -146,9 +149,11 @@ var statusDecides = []string{
 // documentedReasons lists every reason that APNs documents.
 func documentedReasons() []string {
 	out := slices.Clone(statusDecides)
-	for a := range outcomes {
-		if a.reason != "" {
-			out = append(out, a.reason)
+	for _, table := range []map[answer]transport.Outcome{outcomes, broadcastOutcomes} {
+		for a := range table {
+			if a.reason != "" {
+				out = append(out, a.reason)
+			}
 		}
 	}
 	return out

@@ -17,6 +17,7 @@ import (
 // link is what the apps of one account share: the connections to its server.
 type link struct {
 	pool   *h2.Pool
+	manage *manager
 	source *tokenSource // nil: certificate
 	ends   time.Time    // the certificate's last moment; zero: none
 	now    func() time.Time
@@ -29,11 +30,17 @@ func newLink(c *configuration, a *appConfig, source *tokenSource, o *Options) *l
 	if source != nil { // APNs takes one request until it has seen a provider token
 		po.FirstAlone, po.Attach = true, func() (any, error) { return newConnToken(source) }
 	}
-	l := &link{pool: h2.New(exchange.Address(a.url), c.tlsConfig(a), po), source: source, now: o.Now}
+	l := &link{pool: h2.New(exchange.Address(a.url), c.tlsConfig(a, a.url), po), manage: newManager(c, a, source, o), source: source, now: o.Now}
 	if cert := a.creds.cert; cert != nil {
 		l.ends = cert.Leaf.NotAfter
 	}
 	return l
+}
+
+// close closes the connections to both hosts.
+func (l *link) close() {
+	l.pool.Close()
+	l.manage.client.CloseIdleConnections()
 }
 
 // app is one topic in one environment.

@@ -1,6 +1,7 @@
 package apns
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
@@ -19,6 +20,7 @@ import (
 // The variables that errors name, so that an operator knows what to correct.
 const (
 	varURL     = "FANFARE_APNS_URL"
+	varManage  = "FANFARE_APNS_MANAGE_URL"
 	varCAFile  = "FANFARE_APNS_CA_FILE"
 	varKeyFile = "FANFARE_APNS_KEY_FILE"
 	varKeyID   = "FANFARE_APNS_KEY_ID"
@@ -31,6 +33,7 @@ type appFile struct {
 	Topic        string          `json:"topic"`
 	Environment  api.Environment `json:"environment"`
 	URL          string          `json:"url"`
+	ManageURL    string          `json:"manage_url"`
 	KeyFile      string          `json:"key_file"`
 	KeyID        string          `json:"key_id"`
 	TeamID       string          `json:"team_id"`
@@ -40,10 +43,11 @@ type appFile struct {
 
 // appConfig is one app, read and checked. Topic "" means every topic.
 type appConfig struct {
-	topic string
-	env   api.Environment
-	url   *url.URL
-	creds *credentials
+	topic  string
+	env    api.Environment
+	url    *url.URL
+	manage *url.URL // of the management host
+	creds  *credentials
 }
 
 // configuration is all apps, and the roots to trust.
@@ -56,15 +60,16 @@ type configuration struct {
 // account identifies the apps that may share a connection: their server, environment, roots and
 // credentials are the same.
 type account struct {
-	url string
-	env api.Environment
-	sum [sha256.Size]byte
-	ca  [sha256.Size]byte
+	url    string
+	manage string
+	env    api.Environment
+	sum    [sha256.Size]byte
+	ca     [sha256.Size]byte
 }
 
 // account says which connections an app may use.
 func (c *configuration) account(a *appConfig) account {
-	return account{url: a.url.String(), env: a.env, sum: a.creds.sum, ca: c.caSum}
+	return account{url: a.url.String(), manage: a.manage.String(), env: a.env, sum: a.creds.sum, ca: c.caSum}
 }
 
 // readConfiguration reads everything that the options and the apps name and reports all
@@ -105,7 +110,11 @@ func (c *configuration) addKey(o *Options) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", varURL, err)
 		}
-		c.apps = append(c.apps, appConfig{env: env, url: u, creds: creds})
+		manage, err := manageURL(o.ManageURL, "", env)
+		if err != nil {
+			return fmt.Errorf("%s: %w", varManage, err)
+		}
+		c.apps = append(c.apps, appConfig{env: env, url: u, manage: manage, creds: creds})
 	}
 	return nil
 }
@@ -133,8 +142,12 @@ func (a *appFile) config(o *Options, e *transport.AppEntry) (appConfig, []error)
 	if err != nil {
 		wrong = append(wrong, fmt.Errorf("url: %w", err))
 	}
+	manage, err := manageURL(a.ManageURL, o.ManageURL, a.Environment)
+	if err != nil {
+		wrong = append(wrong, fmt.Errorf("manage_url: %w", err))
+	}
 	creds, err := a.credentials(e, o.Now())
-	return appConfig{topic: a.Topic, env: a.Environment, url: u, creds: creds}, append(wrong, err)
+	return appConfig{topic: a.Topic, env: a.Environment, url: u, manage: manage, creds: creds}, append(wrong, err)
 }
 
 // credentials reads the key or the certificate of an app. Exactly one of them must be named: with both
@@ -159,23 +172,31 @@ func (a *appFile) credentials(e *transport.AppEntry, now time.Time) (*credential
 	return c, nil
 }
 
+// Apple's management hosts ("Sending channel management requests to APNs").
+const (
+	manageProduction = "https://api-manage-broadcast.push.apple.com:2196"
+	manageSandbox    = "https://api-manage-broadcast.sandbox.push.apple.com:2195"
+)
+
 // serverURL is the app's own base URL, else the general one, else Apple's.
 func serverURL(own, general string, env api.Environment) (*url.URL, error) {
-	s := own
-	if s == "" {
-		s = general
+	if env == api.EnvSandbox {
+		return exchange.BaseURL(cmp.Or(own, general, apns2.HostDevelopment))
 	}
-	if s == "" && env == api.EnvSandbox {
-		s = apns2.HostDevelopment
-	} else if s == "" {
-		s = apns2.HostProduction
-	}
-	return exchange.BaseURL(s)
+	return exchange.BaseURL(cmp.Or(own, general, apns2.HostProduction))
 }
 
-// tlsConfig is what connections of an app are opened with.
-func (c *configuration) tlsConfig(a *appConfig) *tls.Config {
-	t := exchange.TLS(a.url, c.roots)
+// manageURL is the same for the management host.
+func manageURL(own, general string, env api.Environment) (*url.URL, error) {
+	if env == api.EnvSandbox {
+		return exchange.BaseURL(cmp.Or(own, general, manageSandbox))
+	}
+	return exchange.BaseURL(cmp.Or(own, general, manageProduction))
+}
+
+// tlsConfig is what connections of an app to one of its hosts are opened with.
+func (c *configuration) tlsConfig(a *appConfig, host *url.URL) *tls.Config {
+	t := exchange.TLS(host, c.roots)
 	if a.creds.cert != nil {
 		t.Certificates = []tls.Certificate{*a.creds.cert}
 	}

@@ -60,6 +60,10 @@ func (p *push) Post(conn *h2.Conn, call *h2.Call) (err error) {
 	if p.token, err = bearer(conn); err != nil {
 		return err
 	}
+	if p.n.Channel != "" {
+		call.Start(broadcastPath(p.n), p.broadcastFields())
+		return nil
+	}
 	n, room := p.n, [8]h2.Field{}
 	fields := append(room[:0],
 		h2.Field{Name: "content-type", Value: "application/json; charset=utf-8"},
@@ -84,8 +88,10 @@ func (p *push) Post(conn *h2.Conn, call *h2.Call) (err error) {
 
 // Judge implements exchange.Owner.
 func (p *push) Judge(conn *h2.Conn, r *h2.Result) (transport.Answer, h2.Use) {
-	answer := answerOf(r)
-	p.app.judgeTopic(p.n.Topic, &answer)
+	answer := answerOf(r, p.n.Channel != "")
+	if p.n.Channel == "" || answer.Outcome == transport.Delivered { // the topic of a broadcast is the backend's
+		p.app.judgeTopic(p.n.Topic, &answer)
+	}
 	p.renewToken(conn, &answer)
 	switch {
 	case answer.Status == 0:

@@ -22,6 +22,8 @@ type Options struct {
 	// URL is the base URL of every app that names none; default Apple's server
 	// for the environment.
 	URL string
+	// ManageURL is the same for the host that makes and deletes channels.
+	ManageURL string
 	// CAFile holds the roots to trust (PEM); default the system's.
 	CAFile string
 	// KeyFile (.p8), KeyID and TeamID sign for every topic in both environments.
@@ -73,7 +75,7 @@ func (s *Sender) take(next *appTable) {
 	}
 	for key, l := range s.apps.Swap(next).links {
 		if next.links[key] != l {
-			l.pool.Close()
+			l.close()
 		}
 	}
 }
@@ -84,7 +86,7 @@ func (s *Sender) Close() error {
 	defer s.mu.Unlock()
 	s.closed = true
 	for _, l := range s.apps.Load().links {
-		l.pool.Close()
+		l.close()
 	}
 	return nil
 }

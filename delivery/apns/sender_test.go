@@ -40,7 +40,7 @@ func setup(t testing.TB, o apnstest.Options, changes ...func(*Options)) *world {
 
 func optionsFor(s *apnstest.Server) Options {
 	return Options{
-		URL: s.URL(), CAFile: s.CAFile(), KeyFile: s.KeyFile(), KeyID: s.KeyID(), TeamID: s.TeamID(),
+		URL: s.URL(), ManageURL: s.ManageURL(), CAFile: s.CAFile(), KeyFile: s.KeyFile(), KeyID: s.KeyID(), TeamID: s.TeamID(),
 		Settings: exchange.Settings{Timeout: 30 * time.Second},
 	}
 }

@@ -42,7 +42,10 @@ func (s *Sender) Start(_ context.Context, n *transport.Notification, done func(t
 		return
 	}
 	s.remember(n)
-	text, shown := alertOf(n.Payload), []any{"topic", n.Topic, "token", n.Token[:min(8, len(n.Token))]}
+	text, shown := alertOf(n.Payload), []any{"topic", n.Topic, "token", api.ShortToken(n.Token)}
+	if n.Channel != "" {
+		shown = append(shown[:2], "object", api.ObjectOfBroadcast(n.Token), "channel", n.Channel)
+	}
 	if s.texts() {
 		shown = append(shown, "title", text.Title, "body", text.Body)
 	} else {

@@ -55,7 +55,10 @@ type Notification struct {
 	Token    string
 	// Target is where a browser's notifications go, see api.Subscription.Target; "" on other platforms.
 	Target string
-	Topic  string
+	// Channel is set for a broadcast: the notification goes to the subscribers of this channel of APNs instead of a
+	// device. The topic then is that of the app's Live Activities.
+	Channel string
+	Topic   string
 	// Environment is "" unless the platform is APNs.
 	Environment api.Environment
 	PushType    api.PushType

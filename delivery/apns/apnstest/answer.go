@@ -19,6 +19,8 @@ type Answer struct {
 	RetryAfter string
 	// Body, when not nil, is the whole body instead of the JSON one (at most 2 MiB).
 	Body []byte
+	// Channel is sent as the apns-channel-id header, when it is not "".
+	Channel string
 	// Delay is how long the answer takes.
 	Delay time.Duration
 	// Fault happens instead of (or, as its name says, with) the answer.
@@ -89,7 +91,7 @@ func (a *Answer) status() int {
 
 // body is the response body, nil for an empty one.
 func (a *Answer) body() []byte {
-	if a.Body != nil || a.status() == http.StatusOK {
+	if a.Body != nil || a.status() == http.StatusOK || a.Reason == "" && a.status()/100 == 2 {
 		return a.Body
 	}
 	b := append([]byte(`{"reason":`), strconv.Quote(a.Reason)...)

@@ -14,6 +14,7 @@ import (
 type headers struct {
 	method, path  string
 	authorization string
+	requestID     string
 	duplicate     bool
 }
 
@@ -62,9 +63,13 @@ func (h *headers) read(r *Request, fields []hpack.HeaderField) {
 			seen(&r.Expiration, f.Value)
 		case "apns-collapse-id":
 			seen(&r.CollapseID, f.Value)
+		case "apns-channel-id":
+			seen(&r.Channel, f.Value)
+		case "apns-request-id":
+			seen(&h.requestID, f.Value)
 		}
 	}
-	r.Token = strings.TrimPrefix(h.path, "/3/device/")
+	r.Method, r.Path, r.Token = h.method, h.path, strings.TrimPrefix(h.path, "/3/device/")
 	if len(h.authorization) > 7 && strings.EqualFold(h.authorization[:7], "bearer ") {
 		r.Bearer = h.authorization[7:]
 	}

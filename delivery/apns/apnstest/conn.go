@@ -32,6 +32,7 @@ type conn struct {
 	br      *bufio.Reader
 	fr      *http2.Framer
 	cert    bool // the client showed a certificate
+	manage  bool // to the management host
 	done    chan struct{}
 	endOnce sync.Once
 
@@ -65,31 +66,31 @@ type stream struct {
 	owed    uint32 // as the connection's
 }
 
-// accept takes connections until the listener is closed.
-func (s *Server) accept() {
+// accept takes connections to one of the hosts until its listener is closed.
+func (s *Server) accept(l net.Listener, manage bool) {
 	defer s.wg.Done()
 	for {
-		raw, err := s.listener.Accept()
+		raw, err := l.Accept()
 		if err != nil {
 			return
 		}
 		s.mu.Lock()
-		refusing := s.refusing || s.closed
+		refusing := s.refusing || s.closed || manage && s.managing.away
 		s.mu.Unlock()
 		if refusing {
 			_ = raw.Close()
 			continue
 		}
 		s.wg.Add(1)
-		go s.serve(raw)
+		go s.serve(raw, manage)
 	}
 }
 
 // serve runs a connection until its end. The connection is listed before its handshake, so that
 // Close and KillConnections reach it in any state.
-func (s *Server) serve(raw net.Conn) {
+func (s *Server) serve(raw net.Conn, manage bool) {
 	defer s.wg.Done()
-	c := &conn{s: s, raw: raw, done: make(chan struct{}), streams: make(map[uint32]*stream), late: make(map[time.Duration][]lateAnswer)}
+	c := &conn{s: s, raw: raw, manage: manage, done: make(chan struct{}), streams: make(map[uint32]*stream), late: make(map[time.Duration][]lateAnswer)}
 	c.tls = tls.Server(raw, s.tls)
 	s.mu.Lock()
 	s.conns[c] = struct{}{}

@@ -9,10 +9,13 @@ import (
 
 // Request is one request in the ledger, which has arrived completely.
 type Request struct {
-	Token      string
+	Method     string
+	Path       string
+	Token      string // of a broadcast the channel
+	Channel    string // apns-channel-id as sent
 	Topic      string
 	PushType   string
-	ID         string // apns-id as sent
+	ID         string // apns-id as sent, of a broadcast apns-request-id
 	CollapseID string
 	Priority   string // as sent; "" when absent
 	Expiration string // as sent; "" when absent

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/net/http2"
@@ -14,17 +15,28 @@ import (
 func (c *conn) decide(id uint32, st *stream) bool {
 	r := &st.req
 	r.At, r.Payload = time.Now(), st.payload
-	a, ok := c.s.check(&st.headers, r, c.cert)
+	a := c.possible(id, c.judge(&st.headers, r))
+	c.handled = max(c.handled, id)
+	st.place = c.record(r, &a)
+	return c.apply(id, a)
+}
+
+// judge checks a request and chooses its answer.
+func (c *conn) judge(h *headers, r *Request) Answer {
+	switch {
+	case c.manage:
+		return c.judgeManaged(h, r)
+	case strings.HasPrefix(h.path, broadcastPath):
+		return c.judgeBroadcast(h, r)
+	}
+	a, ok := c.s.check(h, r, c.cert)
 	if ok && !c.cert {
 		a, ok = c.authorize(r)
 	}
 	if ok {
 		a = c.s.script.next(r)
 	}
-	a = c.possible(id, a)
-	c.handled = max(c.handled, id)
-	st.place = c.record(r, &a)
-	return c.apply(id, a)
+	return a
 }
 
 // authorize checks the provider token. After the first valid one a connection accepts more than one
@@ -66,8 +78,8 @@ func (c *conn) record(r *Request, a *Answer) place {
 	if a.Fault == NoFault || a.Fault == GoAwayAfter {
 		r.Status, r.Reason = a.status(), a.Reason
 	}
-	r.Taken = a.Fault.taken() && a.status() == http.StatusOK
-	if c.s.o.OnRequest != nil {
+	r.Taken = a.Fault.taken() && (a.status() == http.StatusOK || c.manage && a.status()/100 == 2)
+	if c.s.o.OnRequest != nil && !c.manage {
 		c.s.o.OnRequest(r)
 	}
 	var id [16]byte
@@ -77,7 +89,15 @@ func (c *conn) record(r *Request, a *Answer) place {
 	if !c.s.o.CountsOnly {
 		r.Payload = append([]byte(nil), r.Payload...)
 	}
-	return c.s.add(r, id)
+	return c.ledger().add(r, id)
+}
+
+// ledger is that of the connection's host.
+func (c *conn) ledger() *Ledger {
+	if c.manage {
+		return c.s.Managed
+	}
+	return c.s.Ledger
 }
 
 // apply sends the answer that was decided; false ends the connection.
@@ -171,8 +191,15 @@ func (c *conn) respond(id uint32, a Answer) {
 	body := a.body()
 	c.block.Reset()
 	c.field(":status", strconv.Itoa(a.status()), false)
-	if isUUID(st.req.ID) {
+	switch {
+	case !isUUID(st.req.ID):
+	case st.headers.requestID != "":
+		c.field("apns-request-id", st.req.ID, true)
+	default:
 		c.field("apns-id", st.req.ID, true)
+	}
+	if a.Channel != "" {
+		c.field("apns-channel-id", a.Channel, true)
 	}
 	if a.RetryAfter != "" {
 		c.field("retry-after", a.RetryAfter, false)
@@ -188,7 +215,7 @@ func (c *conn) respond(id uint32, a Answer) {
 	select {
 	case <-c.done: // the connection has ended
 	default:
-		c.s.answered(st.place)
+		c.ledger().answered(st.place)
 	}
 	c.release(id)
 }

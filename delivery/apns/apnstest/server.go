@@ -21,6 +21,12 @@ const DefaultTopic = "com.example.app"
 type Options struct {
 	// Addr is where it listens; default 127.0.0.1 and a free port.
 	Addr string
+	// ManageAddr is where its management host listens; default 127.0.0.1 and a free port.
+	ManageAddr string
+	// MaxChannels is how many channels an app may have; default 10,000. NoBroadcast are the bundle ids of apps that may
+	// not broadcast.
+	MaxChannels int
+	NoBroadcast []string
 	// Dir is where the CA, the keys and the client certificates are written; default a fresh
 	// temporary directory that Close removes. Existing files are used, so that a second process can
 	// have the same files.
@@ -58,11 +64,14 @@ type Options struct {
 // Server is a running stand-in. Its methods may be called at any time.
 type Server struct {
 	*Ledger
+	// Managed has the requests to the management host.
+	Managed  *Ledger
 	o        Options
 	files    *files
 	script   *script
 	tokens   *tokenChecker
 	listener net.Listener
+	managing managing
 	tls      *tls.Config
 	wg       sync.WaitGroup
 	holding  atomic.Bool
@@ -88,7 +97,7 @@ func New(o Options) (*Server, error) {
 		return nil, fmt.Errorf("make keys and certificates: %w", err)
 	}
 	s := &Server{
-		Ledger: newLedger(&o), o: o, files: f, script: newScript(),
+		Ledger: newLedger(&o), Managed: newLedger(&Options{}), o: o, files: f, script: newScript(),
 		conns: make(map[*conn]struct{}), maxStreams: o.MaxStreams, began: time.Now(),
 	}
 	s.SetLatency(o.Latency, 0)
@@ -99,8 +108,13 @@ func New(o Options) (*Server, error) {
 		f.remove()
 		return nil, fmt.Errorf("listen: %w", err)
 	}
+	if err := s.manage(); err != nil {
+		_ = s.listener.Close()
+		f.remove()
+		return nil, err
+	}
 	s.wg.Add(1)
-	go s.accept()
+	go s.accept(s.listener, false)
 	return s, nil
 }
 
@@ -119,6 +133,12 @@ func Start(t testing.TB, o Options) *Server {
 func (o *Options) setDefaults() {
 	if o.Addr == "" {
 		o.Addr = "127.0.0.1:0"
+	}
+	if o.ManageAddr == "" {
+		o.ManageAddr = "127.0.0.1:0"
+	}
+	if o.MaxChannels == 0 {
+		o.MaxChannels = 10_000
 	}
 	if o.KeyID == "" {
 		o.KeyID = "KEYID12345"
@@ -171,7 +191,7 @@ func (s *Server) CertFile() string { return filepath.Join(s.files.dir, certFile)
 // Env is the configuration of a fanfare process that sends here.
 func (s *Server) Env() []string {
 	return []string{
-		"FANFARE_APNS_URL=" + s.URL(), "FANFARE_APNS_CA_FILE=" + s.CAFile(),
+		"FANFARE_APNS_URL=" + s.URL(), "FANFARE_APNS_MANAGE_URL=" + s.ManageURL(), "FANFARE_APNS_CA_FILE=" + s.CAFile(),
 		"FANFARE_APNS_KEY_FILE=" + s.KeyFile(), "FANFARE_APNS_KEY_ID=" + s.KeyID(),
 		"FANFARE_APNS_TEAM_ID=" + s.TeamID(),
 	}
@@ -182,7 +202,7 @@ func (s *Server) Close() error {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
-	err := s.listener.Close()
+	err := errors.Join(s.listener.Close(), s.managing.listener.Close())
 	s.KillConnections()
 	s.wg.Wait()
 	s.files.remove()
