@@ -7,7 +7,7 @@ CREATE TABLE IF NOT EXISTS versions (
     version BIGINT      NOT NULL
 ) ENGINE = InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin;
 -- +goose StatementEnd
-INSERT IGNORE INTO versions (name, version) VALUES ('event_types', 0), ('api_keys', 0), ('user_tokens', 0), ('schedules', 0);
+INSERT IGNORE INTO versions (name, version) VALUES ('event_types', 0), ('api_keys', 0), ('user_tokens', 0), ('schedules', 0), ('broadcasts', 0);
 
 -- +goose StatementBegin
 CREATE TABLE IF NOT EXISTS event_types (
@@ -241,5 +241,22 @@ CREATE TABLE IF NOT EXISTS schedules (
     created_at BIGINT       NOT NULL,
     updated_at BIGINT       NOT NULL,
     KEY schedules_by_time (next_at)
+) ENGINE = InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+CREATE TABLE IF NOT EXISTS broadcasts (
+    object      VARCHAR(133) NOT NULL PRIMARY KEY,
+    topic       VARCHAR(128) NOT NULL,
+    environment VARCHAR(16)  NOT NULL,
+    keep        VARCHAR(16)  NOT NULL,
+    channel     VARCHAR(512) NOT NULL DEFAULT '',
+    state       VARCHAR(16)  NOT NULL,
+    ends_at     BIGINT       NOT NULL,
+    asked_at    BIGINT       NOT NULL,
+    created_at  BIGINT       NOT NULL,
+    updated_at  BIGINT       NOT NULL,
+    KEY broadcasts_by_app (topic, environment, object),
+    KEY broadcasts_by_end (ends_at)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin;
 -- +goose StatementEnd

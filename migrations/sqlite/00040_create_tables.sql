@@ -7,7 +7,7 @@ CREATE TABLE IF NOT EXISTS versions (
     version INTEGER NOT NULL
 ) WITHOUT ROWID;
 -- +goose StatementEnd
-INSERT OR IGNORE INTO versions (name, version) VALUES ('event_types', 0), ('api_keys', 0), ('user_tokens', 0), ('schedules', 0);
+INSERT OR IGNORE INTO versions (name, version) VALUES ('event_types', 0), ('api_keys', 0), ('user_tokens', 0), ('schedules', 0), ('broadcasts', 0);
 
 -- +goose StatementBegin
 CREATE TABLE IF NOT EXISTS event_types (
@@ -243,3 +243,20 @@ CREATE TABLE IF NOT EXISTS schedules (
 ) WITHOUT ROWID;
 -- +goose StatementEnd
 CREATE INDEX IF NOT EXISTS schedules_by_time ON schedules (next_at);
+
+-- +goose StatementBegin
+CREATE TABLE IF NOT EXISTS broadcasts (
+    object      TEXT    NOT NULL PRIMARY KEY,
+    topic       TEXT    NOT NULL,
+    environment TEXT    NOT NULL,
+    keep        TEXT    NOT NULL,
+    channel     TEXT    NOT NULL DEFAULT '',
+    state       TEXT    NOT NULL,
+    ends_at     INTEGER NOT NULL,
+    asked_at    INTEGER NOT NULL,
+    created_at  INTEGER NOT NULL,
+    updated_at  INTEGER NOT NULL
+) WITHOUT ROWID;
+-- +goose StatementEnd
+CREATE INDEX IF NOT EXISTS broadcasts_by_app ON broadcasts (topic, environment, object);
+CREATE INDEX IF NOT EXISTS broadcasts_by_end ON broadcasts (ends_at);

@@ -14,6 +14,7 @@ const (
 	VersionEventTypes = "event_types"
 	VersionKeys       = "api_keys"
 	VersionUserTokens = "user_tokens"
+	VersionBroadcasts = "broadcasts"
 )
 
 // versionSchedules is raised by each change of a schedule. Nobody polls it: changes take its row lock.
