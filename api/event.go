@@ -137,8 +137,11 @@ type EventReport struct {
 	// AcceptedAt is as in ListedEvent; absent for an event whose id does not tell it.
 	AcceptedAt *Time `json:"accepted_at,omitempty" swaggertype:"string" format:"date-time"`
 	// SendAt is when the event is, or was, due; absent: at once.
-	SendAt     *Time `json:"send_at,omitempty" swaggertype:"string" format:"date-time"`
-	Recipients int64 `json:"recipients"`
+	SendAt *Time `json:"send_at,omitempty" swaggertype:"string" format:"date-time"`
+	// Recipients is null for an event to a broadcast: nobody but Apple knows the subscribers of a channel.
+	Recipients *int64 `json:"recipients"`
+	// Broadcast is there for an event to a broadcast alone.
+	Broadcast *BroadcastCounts `json:"broadcast,omitempty"`
 	PlatformCounts
 	// Platforms has the same numbers for each platform that has notifications; they add up to those of
 	// the event.
@@ -157,14 +160,14 @@ type ListedEvent struct {
 	// of a batch may have a time up to half a second later.
 	AcceptedAt Time `json:"accepted_at" swaggertype:"string" format:"date-time"`
 	// SendAt is when the event is, or was, due; absent: at once.
-	SendAt        *Time `json:"send_at,omitempty" swaggertype:"string" format:"date-time"`
-	Recipients    int64 `json:"recipients"`
-	Notifications int64 `json:"notifications"`
-	Delivered     int64 `json:"delivered"`
-	Failed        int64 `json:"failed"`
-	Expired       int64 `json:"expired"`
-	Cancelled     int64 `json:"cancelled"`
-	Superseded    int64 `json:"superseded,omitempty"`
+	SendAt        *Time  `json:"send_at,omitempty" swaggertype:"string" format:"date-time"`
+	Recipients    *int64 `json:"recipients"` // null for an event to a broadcast
+	Notifications int64  `json:"notifications"`
+	Delivered     int64  `json:"delivered"`
+	Failed        int64  `json:"failed"`
+	Expired       int64  `json:"expired"`
+	Cancelled     int64  `json:"cancelled"`
+	Superseded    int64  `json:"superseded,omitempty"`
 }
 
 // EventList is the answer of GET /v1/events, newest first.

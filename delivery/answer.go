@@ -31,6 +31,10 @@ func (d *Delivery) handleAnswer(ctx context.Context, w *work, a transport.Answer
 		d.pause(ctx, w.app, pauseReason(a))
 	}
 	d.finish(ctx, w, r)
+	if w.m.Channel != "" {
+		d.updateChannel(ctx, w, a)
+		return
+	}
 	d.updateDevice(ctx, w, a)
 }
 
@@ -117,6 +121,7 @@ const (
 var resultOf = map[transport.Outcome]func(d *Delivery, w *work, a transport.Answer) queue.Result{
 	transport.Delivered: func(d *Delivery, w *work, _ transport.Answer) queue.Result {
 		d.backoff.forget(w.m.Token)
+		d.noteSent(w)
 		if host := api.OriginOf(w.m.Target); host != "" {
 			d.hosts.observe(host, w.m.User, transport.Delivered)
 		}

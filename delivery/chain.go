@@ -91,7 +91,7 @@ func (d *Delivery) started(ctx context.Context, w *work, a transport.Answer, beg
 	}
 	w.accepted, w.took = true, a.Took
 	d.finish(ctx, w, resultOf[a.Outcome](d, w, a))
-	if d.storm.observe(d.names.of(w.app), w.m.User, a.Outcome) {
+	if w.m.Channel == "" && d.storm.observe(d.names.of(w.app), w.m.User, a.Outcome) {
 		w.group.Go(func() { d.stormed(ctx, w.app) })
 	}
 	d.leave(w)

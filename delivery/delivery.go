@@ -13,6 +13,7 @@ import (
 	"fanfare/api"
 	"fanfare/delivery/transport"
 	"fanfare/store/apps"
+	"fanfare/store/broadcasts"
 	"fanfare/store/devices"
 	"fanfare/store/events"
 	"fanfare/store/queue"
@@ -28,8 +29,10 @@ type Options struct {
 	Apps    *apps.Store
 	// Events knows which notifications are not to be sent, because their events were cancelled, or their
 	// messages redacted; default: none.
-	Events  *events.Store
-	Metrics *Metrics
+	Events *events.Store
+	// Broadcasts knows the channels of broadcasts, and learns which were lost; default: none is known.
+	Broadcasts *broadcasts.Store
+	Metrics    *Metrics
 	// Logger receives paused apps, alarms and failures; default: discarded.
 	Logger *slog.Logger
 	// ProbeEvery is how often one notification of a paused app is sent as a probe, in the whole

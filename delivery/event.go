@@ -9,6 +9,7 @@ import (
 	"fanfare/api"
 	"fanfare/store/devices"
 	"fanfare/store/events"
+	"fanfare/store/events/render"
 	"fanfare/store/queue"
 )
 
@@ -68,6 +69,9 @@ type Recipient struct {
 	User   string
 	Device *api.Device
 	Badge  int64 // the number that the event shows to the user, if its type has one
+	// Broadcast is set if the event goes to the channel of a broadcast. The device then stands for the channel, and there
+	// is no user.
+	Broadcast *events.Broadcast
 }
 
 // Shares are the numbers of devices, by app, for which an event needs room in the apps' windows.
@@ -119,13 +123,18 @@ func (d *Delivery) works(e *Event, to []Recipient) []*work {
 	e.left, e.undecided, e.stored = n, n, !e.Claim.First // an earlier claim may have stored some
 	messages, all, works := make([]message, n), make([]work, n), make([]*work, n)
 	for i, r := range to {
-		push := e.Job.PushFor(r.Device)
+		push, channel := (*render.Push)(nil), ""
+		if b := r.Broadcast; b != nil {
+			push, channel = e.Job.PushForBroadcast(b), b.Channel
+		} else {
+			push = e.Job.PushFor(r.Device)
+		}
 		if e.Job.Push.Badge != "" {
 			push = push.WithBadge(r.Badge)
 		}
 		messages[i] = message{
 			Token: r.Device.Token, User: r.User, Topic: r.Device.Topic, Environment: r.Device.Environment,
-			RegisteredAt: r.Device.RegisteredAt.UnixMilli(), Event: id, AcceptedAt: e.Job.AcceptedAt, Push: *push,
+			RegisteredAt: r.Device.RegisteredAt.UnixMilli(), Event: id, AcceptedAt: e.Job.AcceptedAt, Push: *push, Channel: channel,
 			Target: r.Device.Target, Suspect: r.Device.State == api.DeviceSuspect, Trace: e.Job.Trace, Live: e.Job.Supersedable(),
 		}
 		if l := r.Device.Live; l != nil {

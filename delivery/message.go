@@ -51,6 +51,7 @@ type devicePart struct {
 	Retrying     bool   `cbor:"10,keyasint,omitempty"`
 	Refused      string `cbor:"11,keyasint,omitempty"`
 	RefusedSaid  string `cbor:"12,keyasint,omitempty"`
+	Channel      string `cbor:"13,keyasint,omitempty"`
 }
 
 // eventPart is what a message has of its event.
@@ -105,7 +106,7 @@ func packToken(token string) ([]byte, bool) {
 
 func (m *message) devicePart() []byte {
 	p := devicePart{User: m.User, Topic: m.Topic, Sandbox: m.Environment == api.EnvSandbox, Other: m.Environment == "", RegisteredAt: m.RegisteredAt,
-		Target: m.Target, Suspect: m.Suspect, Retrying: m.Retrying, Refused: m.Refused, RefusedSaid: m.RefusedSaid}
+		Target: m.Target, Suspect: m.Suspect, Retrying: m.Retrying, Refused: m.Refused, RefusedSaid: m.RefusedSaid, Channel: m.Channel}
 	if packed, ok := packToken(m.Token); ok {
 		p.Hex = packed
 	} else {
@@ -153,7 +154,7 @@ func decodeMessage(group string, text []byte) (*message, error) {
 	event := events.EventOfGroup(group)
 	m := &message{
 		Event: event, Token: cmp.Or(d.Token, hex.EncodeToString(d.Hex)), User: d.User, Topic: d.Topic, Environment: api.EnvProduction,
-		RegisteredAt: d.RegisteredAt, Target: d.Target, Suspect: d.Suspect, Retrying: d.Retrying, Refused: d.Refused, RefusedSaid: d.RefusedSaid,
+		RegisteredAt: d.RegisteredAt, Target: d.Target, Suspect: d.Suspect, Retrying: d.Retrying, Refused: d.Refused, RefusedSaid: d.RefusedSaid, Channel: d.Channel,
 		AcceptedAt: p.AcceptedAt, Trace: p.Trace, Live: events.Superseding{Object: p.LiveObject, Place: p.LivePlace},
 		Push: render.Push{PushType: cmp.Or(p.PushType, usualType), Priority: cmp.Or(p.Priority, usualPriority), CollapseID: event,
 			Expiration: p.Expiration, ExpiresAt: p.ExpiresAt, TTL: p.TTL, NoRetryUnknown: p.NoRetryUnknown,

@@ -128,10 +128,14 @@ func (d *Delivery) ended(ctx context.Context, w *work) (queue.Result, bool) {
 	// dead letter, which may be older.
 	var g devices.Guard
 	known := false
-	if w.claimed != nil {
+	if w.claimed != nil && w.m.Channel == "" {
 		g, known = devices.ParseGuard(w.claimed.GuardValue)
 	}
-	if w.retried() && !expired {
+	switch {
+	case !w.retried() || expired:
+	case w.m.Channel != "":
+		d.findChannel(w)
+	default:
 		var err error
 		w.owner = time.Now()
 		if g, err = d.guardOf(ctx, w.m); err != nil {

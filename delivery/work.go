@@ -52,6 +52,7 @@ type message struct {
 	Topic        string          `json:"topic"`
 	Environment  api.Environment `json:"environment,omitempty"` // "" unless the platform is APNs
 	Target       string          `json:"-"`                     // as in api.Device; secret
+	Channel      string          `json:"channel,omitempty"`     // of a broadcast, which the token stands for
 	RegisteredAt int64           `json:"registered_at"`         // Unix ms
 	Event        string          `json:"event"`                 // see events.GroupOf
 	AcceptedAt   int64           `json:"accepted_at"`           // Unix ms
@@ -93,7 +94,7 @@ func (m *message) expired(now time.Time) bool {
 // notification builds the Notification for the Sender.
 func (m *message) notification(id string, maySend func() bool) *transport.Notification {
 	n := &transport.Notification{
-		ID: id, Platform: m.platform(), Token: m.Token, Target: m.Target, Topic: m.Topic, Environment: m.Environment,
+		ID: id, Platform: m.platform(), Token: m.Token, Target: m.Target, Channel: m.Channel, Topic: m.Topic, Environment: m.Environment,
 		PushType: m.Push.PushType, Priority: m.Push.Priority, CollapseID: m.Push.CollapseID,
 		Payload: m.Push.Payload, MaySend: maySend,
 	}

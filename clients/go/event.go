@@ -72,7 +72,7 @@ type EventReport struct {
 	State         string    `json:"state"` // scheduled, queued, targeting, sending, done, expired, cancelled or superseded
 	AcceptedAt    time.Time `json:"accepted_at"`
 	SendAt        time.Time `json:"send_at"`
-	Recipients    int64     `json:"recipients"` // users, before any was left out
+	Recipients    *int64    `json:"recipients"` // users, before any was left out; nil for an event to a broadcast
 	Notifications int64     `json:"notifications"`
 	Delivered     int64     `json:"delivered"`
 	Failed        int64     `json:"failed"`
@@ -84,6 +84,10 @@ type EventReport struct {
 	Suppressed map[string]int64 `json:"suppressed"`
 	// FailedBy counts failed notifications by reason.
 	FailedBy map[string]int64 `json:"failed_by"`
+	// Broadcast is there for an event to a broadcast alone: Sent is 1 when APNs has taken it.
+	Broadcast *struct {
+		Sent int64 `json:"sent"`
+	} `json:"broadcast"`
 }
 
 // Device is a phone of a user.

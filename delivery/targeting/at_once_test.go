@@ -39,7 +39,7 @@ func TestAnEventForNobodyIsReadInOnePlace(t *testing.T) {
 	t.Parallel()
 	p := setup(t, options{})
 	id := p.mustPost(hello("nobody"))
-	if r := p.mustEnd(id, api.EventDone); r.Recipients != 1 || r.Suppressed.NoDevice != 1 || r.Notifications != 0 {
+	if r := p.mustEnd(id, api.EventDone); *r.Recipients != 1 || r.Suppressed.NoDevice != 1 || r.Notifications != 0 {
 		t.Errorf("report %+v", r)
 	}
 	for _, key := range p.mustKeys("ff:{q:events:*}:report:*") {

@@ -74,6 +74,8 @@ func (t *Targeting) readPage(ctx context.Context, p *page) (users []string, next
 	switch {
 	case len(a.Listed()) > 0:
 		return a.Listed(), "", nil
+	case a.Channel != nil:
+		return nil, "", nil
 	case a.Kind() != events.KindUsers:
 		return t.askPager(ctx, p)
 	}

@@ -195,7 +195,7 @@ func TestP12_JoiningAndLeavingDuringAFanOut(t *testing.T) {
 	}
 	r := p.mustEnd(id, api.EventDone)
 	storm.Wait()
-	if got := r.Recipients - r.Suppressed.NoDevice; got != stay+1 || r.Notifications != stay+1 || r.Delivered != stay+1 {
+	if got := *r.Recipients - r.Suppressed.NoDevice; got != stay+1 || r.Notifications != stay+1 || r.Delivered != stay+1 {
 		t.Errorf("report %+v: %d users with a device, want %d", r, got, stay+1)
 	}
 	if distinct, repeats := p.apns.IDs(); distinct != stay+1 || repeats != 0 {

@@ -132,7 +132,7 @@ func TestG1_LiveEventsGoToActivities(t *testing.T) {
 					}
 				}
 				r := p.mustEnd(p.mustPost(hello("bob")), api.EventDone)
-				if r.Suppressed.NoDevice != 1 || r.Recipients != 1 {
+				if r.Suppressed.NoDevice != 1 || *r.Recipients != 1 {
 					t.Errorf("a user with activities alone: %+v", r)
 				}
 				p.mustDevice("bob", 6) // the token is a device now
@@ -233,7 +233,7 @@ func TestG3_UpdatesInOrder(t *testing.T) {
 				r = p.mustReport(id)
 				return r.State == api.EventDone || r.State == api.EventSuperseded
 			})
-			if r.Notifications != r.Delivered+r.Superseded || r.State == api.EventDone && r.Recipients != activities {
+			if r.Notifications != r.Delivered+r.Superseded || r.State == api.EventDone && *r.Recipients != activities {
 				t.Errorf("%+v", r)
 			}
 			if sent += r.Delivered; r.State == api.EventSuperseded {

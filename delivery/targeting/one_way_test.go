@@ -177,7 +177,7 @@ func TestA15_WhatWasStoredBeforeSQLWasAway(t *testing.T) {
 	p.apns.MustWait(t, 2, soon)
 	storetest.Eventually(t, soon, "the event to wait for the other user", func() bool {
 		r := p.mustReport(id)
-		return r.State == api.EventTargeting && r.Recipients == 1 && r.Delivered == 2
+		return r.State == api.EventTargeting && *r.Recipients == 1 && r.Delivered == 2
 	})
 	cut.stop()
 	p.process().start()

@@ -20,6 +20,7 @@ import (
 	"fanfare/delivery/transport"
 	"fanfare/store/apps"
 	"fanfare/store/badges"
+	"fanfare/store/broadcasts"
 	"fanfare/store/devices"
 	"fanfare/store/events"
 	"fanfare/store/pack"
@@ -87,6 +88,7 @@ type process struct {
 	events                      *events.Store
 	delivery                    *delivery.Delivery
 	targeting                   *targeting.Targeting
+	broadcasts                  *broadcasts.Store // nil: the sender makes no channels
 	sender                      transport.Sender
 	stop                        func()
 }
@@ -134,7 +136,10 @@ func (p *pipeline) process() *process {
 		}
 	}
 	s.devices = devices.New(p.db, p.rec, s.queueOfNotes, devices.Options{Logger: log})
-	eo := events.Options{DB: p.db, Queue: s.queueOfEvents, Notifications: s.queueOfNotes, Record: p.rec, Logger: log}
+	eo := events.Options{DB: p.db, Queue: s.queueOfEvents, Notifications: s.queueOfNotes, Record: p.rec, Logger: log,
+		Broadcast: func(ctx context.Context, object string) (*api.Broadcast, error) {
+			return s.broadcasts.Open(ctx, object)
+		}}
 	if p.o.events != nil {
 		p.o.events(&eo)
 	}
@@ -150,9 +155,12 @@ func (s *process) openWorkers(log *slog.Logger) {
 		s.sender = s.mustAPNs()
 	}
 	s.Cleanup(func() { _ = s.sender.Close() })
+	if channels, ok := s.sender.(broadcasts.Channels); ok {
+		s.broadcasts = broadcasts.New(broadcasts.Options{DB: s.db, Record: s.rec, Channels: channels, Logger: log})
+	}
 	do := delivery.Options{
 		Queue: s.queueOfNotes, Sender: s.sender, Devices: s.devices, Apps: apps.New(s.db), Events: s.events, Logger: log,
-		ProbeEvery: 300 * time.Millisecond, Unrecorded: s.queueOfEvents.Unrecorded,
+		ProbeEvery: 300 * time.Millisecond, Unrecorded: s.queueOfEvents.Unrecorded, Broadcasts: s.broadcasts,
 	}
 	if s.o.waits {
 		do.Sender = &postponing{s.sender, &s.postponed}
@@ -163,7 +171,7 @@ func (s *process) openWorkers(log *slog.Logger) {
 	s.delivery = delivery.New(do)
 	to := targeting.Options{
 		Badges:  badges.New(s.db, badges.Options{}).Reach,
-		Cancels: s.events, Events: s.queueOfEvents, Notifications: s.queueOfNotes, Devices: s.devices, Delivery: s.delivery, Logger: log,
+		Cancels: s.events, Events: s.queueOfEvents, Notifications: s.queueOfNotes, Devices: s.devices, Delivery: s.delivery, Logger: log, Broadcasts: s.broadcasts,
 		Pagers: map[string]targeting.Pager{
 			events.KindContactsOf: s.rec.ContactsOf, events.KindTopic: s.rec.TopicUsers, events.KindAll: s.rec.UsersWithDevice, events.KindActivities: s.rec.UsersWithDevice,
 		},
@@ -176,7 +184,7 @@ func (s *process) openWorkers(log *slog.Logger) {
 
 func (p *pipeline) mustAPNs() transport.Sender {
 	sender := apns.New(apns.Options{
-		URL: p.apns.URL(), CAFile: p.apns.CAFile(), KeyFile: p.apns.KeyFile(), KeyID: p.apns.KeyID(), TeamID: p.apns.TeamID(),
+		URL: p.apns.URL(), ManageURL: p.apns.ManageURL(), CAFile: p.apns.CAFile(), KeyFile: p.apns.KeyFile(), KeyID: p.apns.KeyID(), TeamID: p.apns.TeamID(),
 	})
 	storetest.Must(p, transport.Configure(sender, "", ""))
 	return sender
@@ -325,7 +333,11 @@ func (p *pipeline) mustEnd(id string, state api.EventState) *api.EventReport {
 type counts struct{ recipients, notifications, delivered, failed, expired int64 }
 
 func countsOf(r *api.EventReport) counts {
-	return counts{r.Recipients, r.Notifications, r.Delivered, r.Failed, r.Expired}
+	recipients := int64(0)
+	if r.Recipients != nil {
+		recipients = *r.Recipients
+	}
+	return counts{recipients, r.Notifications, r.Delivered, r.Failed, r.Expired}
 }
 
 func (p *pipeline) mustCounts(r *api.EventReport, want counts) {

@@ -222,6 +222,10 @@ func (t *Targeting) liveKey(p *page, user string) string {
 // choose makes the page's notifications and counts who gets none: the first
 // reason of actor, opted out, muted, no device, live.
 func (t *Targeting) choose(p *page) {
+	if p.job.Audience.Channel != nil {
+		t.chooseChannel(p)
+		return
+	}
 	p.counts.Recipients = int64(len(p.users))
 	p.counts.IsActor = int64(len(p.users) - len(p.others))
 	for i, user := range p.others {

@@ -12,6 +12,7 @@ import (
 
 	"fanfare/delivery"
 	"fanfare/store/badges"
+	"fanfare/store/broadcasts"
 	"fanfare/store/devices"
 	"fanfare/store/events"
 	"fanfare/store/queue"
@@ -29,6 +30,8 @@ type Options struct {
 	Devices               *devices.Store
 	// Delivery sends the notifications.
 	Delivery *delivery.Delivery
+	// Broadcasts knows the channels of broadcasts by now; default: they are as they were when an event was accepted.
+	Broadcasts *broadcasts.Store
 	// Pagers read audiences by their kind (events.KindContactsOf and the others, but
 	// KindUsers); an event of a kind without one becomes a dead letter.
 	Pagers map[string]Pager
@@ -212,7 +215,7 @@ func (t *Targeting) nextPages(ctx context.Context, large []*page, away error) {
 // may still be on their way to Redis, which accepts each part only once.
 func (t *Targeting) splits(ctx context.Context, p *page) bool {
 	large := len(p.users) > events.PartSize
-	if p.c.First || p.part() || p.job.Audience.Kind() == events.KindUsers {
+	if kind := p.job.Audience.Kind(); p.c.First || p.part() || kind == events.KindUsers || kind == events.KindBroadcast {
 		return large
 	}
 	_, _, split, err := events.SplitBefore(ctx, t.o.Events, p.c.ID, p.job.Cursor)

@@ -22,7 +22,7 @@ func (p *pipeline) sentTo(r *api.EventRequest) []string {
 	}
 	slices.Sort(topics)
 	n := int64(len(topics))
-	if report.Notifications != n || report.Delivered != n || report.Recipients != int64(len(r.Audience.Users)) {
+	if report.Notifications != n || report.Delivered != n || *report.Recipients != int64(len(r.Audience.Users)) {
 		p.Errorf("%d were sent, the report is %+v", n, report)
 	}
 	return topics

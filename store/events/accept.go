@@ -33,7 +33,13 @@ func (s *Store) Preview(ctx context.Context, r *api.EventRequest) (*api.EventPre
 	}
 	j := job.Value.(*Job)
 	j.Push.Stamp(now.Unix())
-	return j.Push.Preview(s.o.Delivers), nil
+	preview := j.Push.Preview(s.o.Delivers)
+	for i := range preview.Payloads {
+		if j.Audience.Channel != nil {
+			preview.Payloads[i].Limit = api.MaxBroadcast
+		}
+	}
+	return preview, nil
 }
 
 // acceptOne accepts one event, whose entry makeJob makes under the event's id.
@@ -182,7 +188,7 @@ func nthID(first string, n int) string {
 // process sends.
 func (s *Store) checkedJob(ctx context.Context, id string, e *api.EventRequest, now time.Time) (queue.Job, error) {
 	job, err := s.job(ctx, id, e, now)
-	if err == nil {
+	if err == nil && e.Audience.Broadcast == "" { // a broadcast goes to APNs alone
 		err = job.Value.(*Job).Push.Check(e, s.o.SendsTo)
 	}
 	return job, err
@@ -206,7 +212,13 @@ func (s *Store) job(ctx context.Context, id string, e *api.EventRequest, now tim
 	if err != nil {
 		return queue.Job{}, err
 	}
-	audience, pages := storedAudience(&e.Audience)
+	audience, pages, err := s.audience(ctx, &e.Audience)
+	if err != nil {
+		return queue.Job{}, err
+	}
+	if audience.Channel != nil {
+		push.LiveData = nil // for Android
+	}
 	j := &Job{Type: e.Type, Actor: e.Actor, Object: e.Object, Audience: audience, Push: *push, AcceptedAt: now.UnixMilli(), Trace: trace.Parent(ctx),
 		Live: liveOf(e, sendAt)}
 	if !sendAt.IsZero() {

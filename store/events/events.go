@@ -34,6 +34,9 @@ type Options struct {
 	// Delivers reports whether this process delivers to devices of a platform, if only to its log: then a preview shows
 	// what they get. Default: SendsTo.
 	Delivers func(api.Platform) bool
+	// Broadcast finds the broadcast of an object that has a channel; its error names the field audience.broadcast.
+	// Default: there is none.
+	Broadcast func(ctx context.Context, object string) (*api.Broadcast, error)
 	// OnAccepted is called with the size of every batch of new events, for metrics.
 	OnAccepted func(n int)
 	// Now is the clock; default time.Now.
@@ -63,6 +66,11 @@ func New(o Options) *Store {
 	}
 	if o.Delivers == nil {
 		o.Delivers = o.SendsTo
+	}
+	if o.Broadcast == nil {
+		o.Broadcast = func(_ context.Context, object string) (*api.Broadcast, error) {
+			return nil, api.Invalid("audience.broadcast", "exists", "is no broadcast: there is none of %s", object)
+		}
 	}
 	if o.OnAccepted == nil {
 		o.OnAccepted = func(int) {}

@@ -440,7 +440,7 @@ func TestReport(t *testing.T) {
 		t.Parallel()
 		id, _ := w.mustAccept(event("a"), api.Idempotency{})
 		got, err := w.events.Report(t.Context(), id)
-		want := &api.EventReport{ID: id, Type: "t", State: api.EventQueued}
+		want := &api.EventReport{ID: id, Type: "t", State: api.EventQueued, Recipients: new(int64)}
 		if err != nil || got.AcceptedAt == nil {
 			t.Fatalf("%+v, %v", got, err)
 		}

@@ -83,6 +83,8 @@ type Audience struct {
 	// Device is set if the event is for one device, whatever the settings of its user are. Builds that do
 	// not know it find no users, do not send the event, and give it back.
 	Device *OneDevice `json:"device,omitempty"`
+	// Channel is set if the event is one request to a channel, and has no users.
+	Channel *Broadcast `json:"channel,omitempty"`
 }
 
 // OneDevice is a device, by its token in the stored form, and the user it must belong to.

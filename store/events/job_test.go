@@ -16,12 +16,13 @@ func TestEveryFieldOfAJobIsStored(t *testing.T) {
 	t.Parallel()
 	full := Job{
 		Type: "type", Actor: "actor", Object: "object",
-		Audience: Audience{Users: []string{"a", "b"}, Pages: 3, ContactsOf: "star", Chat: "chat", Topic: "topic", All: true, ActivitiesOf: "match", Broadcast: "race", Device: &OneDevice{User: "bob", Token: "t"}},
+		Audience: Audience{Users: []string{"a", "b"}, Pages: 3, ContactsOf: "star", Chat: "chat", Topic: "topic", All: true, Device: &OneDevice{User: "bob", Token: "t"},
+			ActivitiesOf: "match:1", Broadcast: "match:2", Channel: &Broadcast{Object: "match:2", Topic: "t", Environment: "sandbox", Channel: "c", Latest: true}},
 		Push: render.Push{Payload: json.RawMessage(`{"aps":{"alert":"<&> \u2028"}}`), PushType: "alert", Priority: 10, CollapseID: "ü\"\x01",
 			Expiration: new(int64), ExpiresAt: 5, TTL: 6, NoRetryUnknown: true, Topics: []string{"a", "b\""},
-			Languages: &render.Languages{Head: 3, Tail: 2, Middle: map[string]string{"de-at": "<&>\" ü", "de": ""}}, FCM: json.RawMessage(`{"a":"<&>"}`), WebPush: json.RawMessage(`{"url":"<&>"}`), LiveData: json.RawMessage(`{"action":"end"}`), Badge: "add"},
-		Of: "of", Parts: 7, AcceptedAt: 8, SendAt: 11, Cursor: "cursor", Counted: Counts{Recipients: 9, Live: 1}, Missed: []string{"c"}, Sent: Sent{Ends: Ends{Delivered: 10}}, Settled: 12, Trace: "trace",
-		Live: &Live{Action: api.LiveStart, AttributesType: "Match", Place: 13, Stamp: 14},
+			Languages: &render.Languages{Head: 3, Tail: 2, Middle: map[string]string{"de-at": "<&>\" ü", "de": ""}}, FCM: json.RawMessage(`{"a":"<&>"}`), WebPush: json.RawMessage(`{"url":"<&>"}`), LiveData: json.RawMessage(`{"a":1}`), Badge: "add"},
+		Live: &Live{Action: "update", AttributesType: "A", Place: 13, Stamp: 14},
+		Of:   "of", Parts: 7, AcceptedAt: 8, SendAt: 11, Cursor: "cursor", Counted: Counts{Recipients: 9, Live: 1}, Missed: []string{"c"}, Sent: Sent{Ends: Ends{Delivered: 10}}, Settled: 12, Trace: "trace",
 	}
 	mustHaveNoZero(t, reflect.ValueOf(full), map[string]bool{"Counts": true, "Sent": true})
 	check := func(t rapid.TB, j *Job) {
@@ -38,9 +39,10 @@ func TestEveryFieldOfAJobIsStored(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		j := full
 		j.Type = rapid.String().Draw(t, "type")
-		fields := []any{&j.Actor, &j.Object, &j.Audience.Users, &j.Audience.Pages, &j.Audience.ContactsOf, &j.Audience.Chat, &j.Audience.Topic, &j.Audience.All, &j.Audience.ActivitiesOf, &j.Audience.Broadcast, &j.Audience.Device, &j.Push.Payload,
-			&j.Push.PushType, &j.Push.Priority, &j.Push.CollapseID, &j.Push.Expiration, &j.Push.ExpiresAt, &j.Push.TTL, &j.Push.NoRetryUnknown, &j.Push.Languages, &j.Push.FCM, &j.Push.WebPush, &j.Push.LiveData, &j.Push.Topics, &j.Push.Badge,
-			&j.Of, &j.Parts, &j.AcceptedAt, &j.SendAt, &j.Cursor, &j.Counted, &j.Missed, &j.Sent, &j.Settled, &j.Trace, &j.Live}
+		fields := []any{&j.Actor, &j.Object, &j.Audience.Users, &j.Audience.Pages, &j.Audience.ContactsOf, &j.Audience.Chat, &j.Audience.Topic, &j.Audience.All, &j.Audience.Device,
+			&j.Audience.ActivitiesOf, &j.Audience.Broadcast, &j.Audience.Channel, &j.Live, &j.Push.LiveData, &j.Push.Payload,
+			&j.Push.PushType, &j.Push.Priority, &j.Push.CollapseID, &j.Push.Expiration, &j.Push.ExpiresAt, &j.Push.TTL, &j.Push.NoRetryUnknown, &j.Push.Languages, &j.Push.FCM, &j.Push.WebPush, &j.Push.Topics, &j.Push.Badge,
+			&j.Of, &j.Parts, &j.AcceptedAt, &j.SendAt, &j.Cursor, &j.Counted, &j.Missed, &j.Sent, &j.Settled, &j.Trace}
 		for _, f := range fields {
 			if rapid.Bool().Draw(t, "empty") {
 				reflect.ValueOf(f).Elem().SetZero()

@@ -120,7 +120,7 @@ func TestN9_EventsAreListed(t *testing.T) {
 		for _, e := range all {
 			r, err := w.events.Report(t.Context(), e.ID)
 			storetest.Must(t, err)
-			if e.Type != typ[e.ID] || e.State != state[e.ID] || r.State != e.State || r.Recipients != e.Recipients || r.Notifications != e.Notifications ||
+			if e.Type != typ[e.ID] || e.State != state[e.ID] || r.State != e.State || *r.Recipients != *e.Recipients || r.Notifications != e.Notifications ||
 				r.Delivered != e.Delivered || r.Failed != e.Failed || r.Expired != e.Expired {
 				t.Fatalf("%+v: listed is %+v, the report is %+v", q, e, r)
 			}

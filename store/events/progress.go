@@ -138,6 +138,8 @@ type progress struct {
 	sent   Sent
 	parts  int64 // number of parts that the event was split into; their counts are added to these
 	sendAt int64 // Job.SendAt
+	// broadcast is 1 for an event to a broadcast, which has no recipients that fanfare knows.
+	broadcast int64
 
 	subjects string // Job.subjects
 	each     string // how notifications have ended, as a report that was read tells it
@@ -146,7 +148,11 @@ type progress struct {
 }
 
 func (j *Job) report(state byte, all Counts, sent Sent, parts int64) string {
-	return (&progress{state: state, typ: j.Type, counts: all, sent: sent, parts: parts, sendAt: j.SendAt, subjects: j.subjects()}).text()
+	p := &progress{state: state, typ: j.Type, counts: all, sent: sent, parts: parts, sendAt: j.SendAt, subjects: j.subjects()}
+	if j.Audience.Channel != nil {
+		p.broadcast = 1
+	}
+	return p.text()
 }
 
 // ReportQueued is the report of an event of which nothing was begun yet.
@@ -156,7 +162,7 @@ func (j *Job) ReportQueued() string {
 
 // queuedReport is what ReportQueued makes, without actor and object, of an event whose report was read.
 func queuedReport(p *progress) string {
-	return (&progress{state: stateQueued, typ: p.typ, sendAt: p.sendAt}).text()
+	return (&progress{state: stateQueued, typ: p.typ, sendAt: p.sendAt, broadcast: p.broadcast}).text()
 }
 
 // ReportTargeting is the report of an event whose audience was partly targeted. sent counts its
@@ -209,7 +215,7 @@ const ofAll = 11
 
 // numbers lists the numbers of a report in the order of its text: those of all platforms together, and then
 // those of each. It is an array because a slice would be allocated for each report.
-func (p *progress) numbers() (all [ofAll + 6*len(OtherPlatforms) + 3]*int64) {
+func (p *progress) numbers() (all [ofAll + 6*len(OtherPlatforms) + 4]*int64) {
 	c, s := &p.counts, &p.sent
 	all = [len(all)]*int64{
 		&c.Recipients, &c.IsActor, &c.OptedOut, &c.Muted, &c.NoDevice, &c.Live, &s.Delivered, &s.Failed, &s.Expired, &s.Made, &p.parts,
@@ -222,6 +228,7 @@ func (p *progress) numbers() (all [ofAll + 6*len(OtherPlatforms) + 3]*int64) {
 		all[at], all[at+1], all[at+2], all[at+3] = &e.Made, &e.Delivered, &e.Failed, &e.Expired
 		all[cancelled+1+i], all[superseded+1+i] = &e.Cancelled, &e.Superseded
 	}
+	all[len(all)-1] = &p.broadcast
 	return all
 }
 

@@ -138,7 +138,7 @@ func (w *whole) report() *api.EventReport {
 		}
 	}
 	r := &api.EventReport{
-		ID: w.id, Type: event.typ, Recipients: c.Recipients, PlatformCounts: countsOf(&s.Ends, all),
+		ID: w.id, Type: event.typ, Recipients: new(c.Recipients), PlatformCounts: countsOf(&s.Ends, all),
 		Suppressed: api.SuppressedCounts{
 			IsActor: c.IsActor, OptedOut: c.OptedOut, Muted: c.Muted, NoDevice: c.NoDevice, Live: c.Live,
 		},
@@ -149,6 +149,9 @@ func (w *whole) report() *api.EventReport {
 	r.Platforms = platforms(r.PlatformCounts, s, w.sent)
 	s.addReasons(LabelFailed, all)
 	r.FailedBy = mostFrequent(s.Why)
+	if event.broadcast > 0 {
+		r.Recipients, r.Broadcast = nil, &api.BroadcastCounts{Sent: r.Delivered}
+	}
 	if event.sendAt > 0 {
 		r.SendAt = new(api.AtMillis(event.sendAt))
 	}

@@ -36,7 +36,7 @@ func TestP9_CountsStayWhenAnEventDies(t *testing.T) {
 	mustBe := func(state api.EventState) {
 		t.Helper()
 		r, err := w.events.Report(t.Context(), id)
-		if err != nil || r.State != state || r.Recipients != 1 || r.Notifications != 1 || r.Delivered != 1 {
+		if err != nil || r.State != state || *r.Recipients != 1 || r.Notifications != 1 || r.Delivered != 1 {
 			t.Errorf("report %+v, %v; want %s, and 1 recipient with 1 notification that was delivered", r, err, state)
 		}
 	}

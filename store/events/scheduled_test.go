@@ -39,7 +39,7 @@ func TestN12_Scheduled(t *testing.T) {
 	w.mustAccept(large, api.Idempotency{})
 	for range 2 {
 		got, err := w.events.Report(t.Context(), id)
-		want := &api.EventReport{ID: id, Type: "t", State: api.EventScheduled, SendAt: r.SendAt}
+		want := &api.EventReport{ID: id, Type: "t", State: api.EventScheduled, SendAt: r.SendAt, Recipients: new(int64)}
 		if err != nil || got.SendAt == nil || got.SendAt.UnixMilli() != r.SendAt.UnixMilli() {
 			t.Fatalf("%+v, %v", got, err)
 		}
