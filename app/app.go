@@ -24,6 +24,7 @@ import (
 	"fanfare/store/apikeys"
 	"fanfare/store/apps"
 	"fanfare/store/badges"
+	"fanfare/store/broadcasts"
 	"fanfare/store/chat"
 	"fanfare/store/chat/live"
 	"fanfare/store/contacts"
@@ -69,23 +70,24 @@ type app struct {
 	// background jobs.
 	eventQueue, notificationQueue, jobQueue *queue.Queue
 
-	keys      *apikeys.Store
-	tokens    *usertokens.Store
-	devices   *devices.Store
-	events    *events.Store
-	apps      *apps.Store
-	servers   *servers.Store
-	series    *series.Store
-	jobs      *jobs.Store
-	schedules *schedules.Store
-	badges    *badges.Store
-	locks     *lock.Locker
-	values    *values.Values
-	counters  *values.Counters
-	letters   *deadletters.Store
-	contacts  *contacts.Store
-	sales     *sales.Store
-	erasure   *erasure.Store
+	keys       *apikeys.Store
+	tokens     *usertokens.Store
+	devices    *devices.Store
+	events     *events.Store
+	apps       *apps.Store
+	servers    *servers.Store
+	series     *series.Store
+	jobs       *jobs.Store
+	schedules  *schedules.Store
+	broadcasts *broadcasts.Store
+	badges     *badges.Store
+	locks      *lock.Locker
+	values     *values.Values
+	counters   *values.Counters
+	letters    *deadletters.Store
+	contacts   *contacts.Store
+	sales      *sales.Store
+	erasure    *erasure.Store
 
 	chats   *chat.Store
 	streams *live.Hub
@@ -201,9 +203,10 @@ func (a *app) openNouns() error {
 		return fmt.Errorf("FANFARE_USER_KEYS_FILE: %w", err)
 	}
 	a.devices = devices.New(a.redis, a.record, a.notificationQueue, devices.Options{Logger: a.log, GuardTTL: a.config.MaxAge + time.Hour})
+	a.openBroadcasts()
 	a.events = events.New(events.Options{
 		DB: a.redis, Queue: a.eventQueue, Notifications: a.notificationQueue, Record: a.record, Logger: a.log, OnAccepted: a.metrics.Accepted,
-		MaxAge: a.config.MaxAge, SendsTo: a.sendsTo, Delivers: a.delivers,
+		MaxAge: a.config.MaxAge, SendsTo: a.sendsTo, Delivers: a.delivers, Broadcast: a.broadcasts.Open,
 	})
 	a.openChat()
 	a.apps = apps.New(a.redis)
@@ -227,10 +230,10 @@ func (a *app) openWorkers() {
 	a.delivery = delivery.New(delivery.Options{
 		Queue: a.notificationQueue, Sender: a.sender, Devices: a.devices, Apps: a.apps, Events: a.events, Metrics: a.metrics, Logger: a.log,
 		ProbeEvery: c.AppProbeInterval, MaxAge: c.MaxAge, RetryBase: c.RetryBase, RetryMax: c.RetryMax, InFlight: c.MaxInFlight,
-		Unrecorded: a.eventQueue.Unrecorded, PushOrigins: c.pushOrigins(),
+		Unrecorded: a.eventQueue.Unrecorded, PushOrigins: c.pushOrigins(), Broadcasts: a.broadcasts,
 	})
 	a.targeting = targeting.New(targeting.Options{
-		Events: a.eventQueue, Notifications: a.notificationQueue, Devices: a.devices, Delivery: a.delivery,
+		Events: a.eventQueue, Notifications: a.notificationQueue, Devices: a.devices, Delivery: a.delivery, Broadcasts: a.broadcasts,
 		Pagers: map[string]targeting.Pager{
 			events.KindContactsOf: a.record.ContactsOf, events.KindChat: a.chats.MemberNames,
 			events.KindTopic: a.record.TopicUsers, events.KindAll: a.record.UsersWithDevice, events.KindActivities: a.record.UsersWithDevice,
@@ -260,7 +263,7 @@ func (a *app) redisLoops() []loop {
 // jobLoops are the loops that keep the stores fresh, and those of the background jobs.
 func (a *app) jobLoops() []loop {
 	loops := append([]loop{{"keys", a.keys.Run}, {"user tokens", a.tokens.Run}, {"event types", a.events.Run}, {"servers", a.sayAlive}, {"queues of jobs", a.jobs.Run}, {"schedules", a.schedules.Run}}, a.saleLoops()...)
-	loops = append(loops, a.chatLoops()...)
+	loops = append(append(loops, a.chatLoops()...), a.broadcastLoops()...)
 	if a.config.has(roleJobs) {
 		loops = append(loops, loop{"outbox", a.outbox().Run}, loop{"jobs", func(ctx context.Context) error {
 			return a.jobQueue.Run(ctx, queue.ByType(traced(a.jobHandlers())))
@@ -302,7 +305,7 @@ func (a *app) handlers() (public, private http.Handler) {
 		hidden = "/metrics"
 	}
 	whole := handlers.New(handlers.Options{
-		Events: a.events, Devices: a.devices, Record: a.record, Keys: a.keys, Tokens: a.tokens, Erase: a.erasure.Erase, UserConfirm: bool(a.config.UserConfirm), Contacts: a.contacts, Sales: a.sales, Servers: a.servers, Series: a.series, Jobs: a.jobs, Schedules: a.schedules, Badges: a.badges, Locks: a.locks, Values: a.values, Counters: a.counters, DeadLetters: a.letters, Apps: a.listApps, Pauses: a.apps,
+		Events: a.events, Devices: a.devices, Record: a.record, Keys: a.keys, Tokens: a.tokens, Erase: a.erasure.Erase, UserConfirm: bool(a.config.UserConfirm), Contacts: a.contacts, Sales: a.sales, Servers: a.servers, Series: a.series, Jobs: a.jobs, Schedules: a.schedules, Badges: a.badges, Broadcasts: a.broadcasts, Locks: a.locks, Values: a.values, Counters: a.counters, DeadLetters: a.letters, Apps: a.listApps, Pauses: a.apps,
 		Queues: a.queues(), DeadQueues: a.deadQueues(), TakesDevice: a.sender.Takes, PushOrigins: a.config.pushOrigins(), PublicKey: a.webPushKey, Ready: a.readyFor, DeliveredPerSecond: a.metrics.DeliveredPerSecond,
 		Chats: a.chats, Live: a.streams, Pusher: a.pusher,
 		About: a.about(), Console: a.console, Document: openapi.Document(), Docs: site.New(a.config.documents, openapi.UI, web.NotFound),

@@ -103,7 +103,7 @@ func (v *visit) revoke() error {
 
 // opens says what each scope opens.
 var opens = map[api.Scope]string{
-	api.ScopePush:       "events, devices, preferences, topics",
+	api.ScopePush:       "events, devices, preferences, topics, broadcasts",
 	api.ScopePushAll:    "with push also events to all users",
 	api.ScopeContacts:   "contacts, uploads, recent contacts",
 	api.ScopeChat:       "chats and messages of all users",

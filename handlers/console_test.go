@@ -100,7 +100,7 @@ func (a answer) hides(t testing.TB, texts ...string) {
 func wrong(key string) string { return key + "x" }
 
 // consolePages are pages that a key with all scopes sees.
-var consolePages = []string{"", "history", "events", "users", "event-types", "topics", "chats", "jobs", "dead-letters", "sales", "apps", "servers", "keys", "about"}
+var consolePages = []string{"", "history", "events", "users", "event-types", "topics", "broadcasts", "chats", "jobs", "dead-letters", "sales", "apps", "servers", "keys", "about"}
 
 // A visitor logs in with a key, and the session has the key's rights, no more.
 func TestN3_Login(t *testing.T) {

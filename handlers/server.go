@@ -9,6 +9,7 @@ import (
 	"fanfare/store/apikeys"
 	"fanfare/store/apps"
 	"fanfare/store/badges"
+	"fanfare/store/broadcasts"
 	"fanfare/store/chat"
 	"fanfare/store/chat/live"
 	"fanfare/store/contacts"
@@ -66,6 +67,8 @@ type Options struct {
 	Schedules *schedules.Store
 	// Badges are the numbers on the icons of users' apps.
 	Badges *badges.Store
+	// Broadcasts are the objects with a channel of APNs.
+	Broadcasts *broadcasts.Store
 	// Locks are the locks of callers.
 	Locks *lock.Locker
 	// Values and Counters are the values and the counters of callers.

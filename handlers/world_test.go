@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"fanfare/api"
+	"fanfare/delivery/logsender"
 	"fanfare/docs/site"
 	"fanfare/handlers"
 	"fanfare/handlers/web"
@@ -21,6 +22,7 @@ import (
 	"fanfare/store/apikeys"
 	"fanfare/store/apps"
 	"fanfare/store/badges"
+	"fanfare/store/broadcasts"
 	"fanfare/store/chat"
 	"fanfare/store/chat/live"
 	"fanfare/store/contacts"
@@ -110,7 +112,8 @@ func setupSQL(t testing.TB, db *redisdb.DB, url string, change ...func(*handlers
 	w.devices = devices.New(db, rec, w.notifications, devices.Options{})
 	w.contacts = contacts.New(db, rec, w.jobs, contacts.Options{})
 	w.sales = sales.New(db, rec, w.jobs, sales.Options{})
-	happened := events.New(events.Options{DB: db, Queue: w.queue, Notifications: w.notifications, Record: rec})
+	channels := broadcasts.New(broadcasts.Options{DB: db, Record: rec, Channels: logsender.New(slog.New(slog.DiscardHandler), func() bool { return false })})
+	happened := events.New(events.Options{DB: db, Queue: w.queue, Notifications: w.notifications, Record: rec, Broadcast: channels.Open})
 	w.chats = chat.New(db, chat.Options{})
 	w.live, w.pusher = live.New(w.chats, db, nil), chat.NewPusher(w.chats, chat.PusherOptions{Post: happened.AcceptNamed})
 	work := callers.New(callers.Options{DB: db})
@@ -120,7 +123,7 @@ func setupSQL(t testing.TB, db *redisdb.DB, url string, change ...func(*handlers
 	o := handlers.Options{
 		Contacts: w.contacts, Sales: w.sales, Events: happened, Devices: w.devices, Record: rec, Keys: w.keys, Tokens: w.tokens, Servers: servers.New(db, servers.Options{}), Series: series.New(db, series.Options{}), Pauses: apps.New(db),
 		Chats: w.chats, Live: w.live, Pusher: w.pusher, PublicKey: func(string) (string, bool) { return "BKey", true },
-		DeadLetters: w.letters, DeadQueues: dead, Jobs: work, Schedules: schedules.New(schedules.Options{Record: rec, Enqueue: work.Enqueue}), Badges: badges.New(db, badges.Options{}), Locks: lock.New(db, lock.Options{Name: "locks"}), Values: values.NewValues(db), Counters: values.NewCounters(db),
+		DeadLetters: w.letters, DeadQueues: dead, Jobs: work, Broadcasts: channels, Schedules: schedules.New(schedules.Options{Record: rec, Enqueue: work.Enqueue}), Badges: badges.New(db, badges.Options{}), Locks: lock.New(db, lock.Options{Name: "locks"}), Values: values.NewValues(db), Counters: values.NewCounters(db),
 		Queues:   []*queue.Queue{w.queue, w.notifications, w.jobs},
 		Document: openapi.Document(), Docs: site.New(os.DirFS(storetest.Root(t)), openapi.UI, web.NotFound),
 		Erase: w.tokens.Erase, TakesDevice: func(*api.DeviceRequest) bool { return true }, PushOrigins: api.KnownPushOrigins,

@@ -45,6 +45,8 @@ func example(operationID string) any {
 		return eventExample("bob")
 	case "postEventBatch":
 		return map[string]any{"events": []any{eventExample("bob"), eventExample("carol")}}
+	case "putBroadcast":
+		return map[string]any{"topic": "com.example.app", "environment": string(api.EnvSandbox), "keep": "none", "ends_at": later}
 	case "putMute":
 		return map[string]any{"until": "2126-01-02T15:04:05.000Z"}
 	case "putTopic":

@@ -279,6 +279,7 @@ var words = map[string]string{
 	"Problem.limit":      "The largest size that a payload may have, in bytes (`validation_failed`)",
 	"Problem.max_bytes":  "The largest size that the body may have, in bytes (`payload_too_large`)",
 	"Problem.matched":    "Dead letters that match (`changed`)",
+	"Problem.reason":     "The reason that Apple gives (`channels_refused`)",
 	"Problem.remaining":  "Units that this user may still reserve (`limit_reached`)",
 	"Problem.sale":       "The present sale (`version_mismatch`; absent if there is no sale)",
 	"Problem.scope":      "The scope that the key lacks (`forbidden`)",
