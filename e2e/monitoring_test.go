@@ -77,6 +77,7 @@ func mustMetrics(t *testing.T) string {
 	apns.MustWait(t, 1, time.Minute)
 	apns.ScriptAll(apnstest.Fail(400, "BadDeviceToken"))
 	s.post(60)
+	p.insist("PUT", "/v1/broadcasts/match:1", broadcast("none"))
 	p.putSale("spring", -time.Hour, time.Hour, 60_000)
 	p.mustReserve("spring")
 	p.insist("POST", "/v1/queues/emails/jobs", map[string]any{"type": "welcome"})
@@ -88,7 +89,7 @@ func mustMetrics(t *testing.T) string {
 		text = string(answer)
 		return err == nil && strings.Contains(text, "fanfare_apns_breaker_open{") && strings.Contains(text, "fanfare_streams_ended_total{") &&
 			strings.Contains(text, "fanfare_queue_depth{") && strings.Contains(text, "fanfare_job_queue_depth{") &&
-			strings.Contains(text, "fanfare_redis_clock_ahead_seconds{") && strings.Contains(text, "fanfare_contacts_pending")
+			strings.Contains(text, "fanfare_broadcast_unknown_channels{") && strings.Contains(text, "fanfare_redis_clock_ahead_seconds{") && strings.Contains(text, "fanfare_contacts_pending")
 	})
 	return text
 }

@@ -82,6 +82,11 @@ var faults = map[string]func(*scene) *scene{
 		s.post(1)
 		return s
 	},
+	"Channels that nobody knows": func(s *scene) *scene {
+		s.serveWithAPNs().AddChannel(apnstest.DefaultTopic, 0)
+		s.server.insist("PUT", "/v1/broadcasts/match:1", broadcast("none"))
+		return s
+	},
 	"No app for a device": func(s *scene) *scene {
 		apns, file := apnstest.Start(s, apnstest.Options{}), filepath.Join(s.TempDir(), "apps.json")
 		storetest.Must(s, os.WriteFile(file, fmt.Appendf(nil, `{"apps":[{"topic":"com.example.app","environment":"production","url":%q,"key_file":%q,"key_id":%q,"team_id":%q}]}`,
