@@ -118,6 +118,11 @@ func pushSection() section {
 			{"POST to arrival at 200/s, p50", "ours p50", "ms", "", "", "<= 0.8 ms"},
 			{"POST to arrival at 200/s, p99", "ours p99", "ms", "", "", "<= 3 ms"},
 		}},
+		{name: "broadcast", measure: broadcasts, rows: []want{
+			{"requests to APNs for an update to 1,000,000 subscribers of a channel", "update requests", "", "", "", "<= 1"},
+			{"the same, POST to arrival at 200/s, p50", "update p50", "ms", "", "", ""},
+			{"the same, p99", "update p99", "ms", "", "", ""},
+		}},
 		{name: "queue", measure: queues, rows: []want{
 			{"queue, no-op jobs, enqueue (100 a call) and process", "batches rate", "/s", "asynq singles rate", peer, ">= 8"},
 			{"the same, one job a call, 64 callers", "singles rate", "/s", "asynq singles rate", peer, ""},
