@@ -285,7 +285,7 @@ func TestG3_SupersededIsReported(t *testing.T) {
 	}
 	p, err = parseProgress((&Job{Type: "t", Counted: Counts{Recipients: 3}, Sent: sent}).ReportSuperseded())
 	storetest.Must(t, err)
-	if r := whole(p); r.State != api.EventSuperseded || r.Recipients != 3 || r.PlatformCounts != want {
+	if r := whole(p); r.State != api.EventSuperseded || *r.Recipients != 3 || r.PlatformCounts != want {
 		t.Errorf("of an event: %+v", r)
 	}
 	noted := readNotes(sent.note(), now.Add(time.Hour), ids...)
