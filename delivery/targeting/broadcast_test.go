@@ -225,3 +225,20 @@ func TestG4_TakenOver(t *testing.T) {
 		t.Errorf("APNs got %+v", got)
 	}
 }
+
+// While SQL and the management host are away, updates of the broadcasts that a process knows are accepted and sent.
+func TestG6_UpdatesGoOn(t *testing.T) {
+	t.Parallel()
+	proxy, through := storetest.ProxyTo(t, storetest.MySQL(t))
+	p := setup(t, options{sql: through, sqlTime: time.Second})
+	b := p.mustBroadcast("match:1", api.KeepNone)
+	p.mustEnd(p.mustPost(goal("match:1", "1:0")), api.EventDone)
+	p.apns.RefuseManagement(true)
+	proxy.Cut()
+	p.mustBeBroadcast(p.mustEnd(p.mustPost(goal("match:1", "2:0")), api.EventDone), 1)
+	if got := p.apns.Of(b.Channel); len(got) != 2 || stampOf(t, got[1].Payload) <= stampOf(t, got[0].Payload) {
+		t.Errorf("APNs got %+v", got)
+	}
+	_, _, err := p.first.events.Accept(t.Context(), goal("another", "x"), api.Idempotency{})
+	storetest.WantCode(t, err, api.CodeUnavailable)
+}
