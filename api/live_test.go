@@ -59,6 +59,7 @@ func TestG2_LiveIsChecked(t *testing.T) {
 		"no state":            {liveEvent(func(e *api.EventRequest) { e.Live.ContentState = nil }), "live.content_state required"},
 		"null for a state":    {liveEvent(func(e *api.EventRequest) { e.Live.ContentState = json.RawMessage("null") }), "live.content_state required"},
 		"a list for a state":  {liveEvent(func(e *api.EventRequest) { e.Live.ContentState = json.RawMessage("[]") }), "live.content_state object"},
+		"a topic by channel":  {liveEvent(func(e *api.EventRequest) { e.Audience, e.Topic = api.Audience{Broadcast: "match:7"}, api.Topics{"t"} }), "topic broadcast"},
 		"a state too large":   {liveEvent(func(e *api.EventRequest) { e.Live.ContentState = aps(api.MaxBroadcast + 1) }), "live.content_state max"},
 		"an update to users":  {liveEvent(func(e *api.EventRequest) { e.Audience = api.Audience{Users: []string{"bob"}} }), "audience audience"},
 		"an end to a topic":   {liveEvent(func(e *api.EventRequest) { e.Audience, e.Live.Action = api.Audience{Topic: "news"}, api.LiveEnd }), "audience audience"},

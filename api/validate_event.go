@@ -27,6 +27,9 @@ func eventRules(to reporter, e *EventRequest) {
 	objectRules(to, e.FCM, "fcm", MaxFCM)
 	webPushRules(to, e.WebPush)
 	topicsRules(to, e.Topic)
+	if e.Audience.Broadcast != "" && e.Topic != nil {
+		to.ReportError(e.Topic, "topic", "Topic", "broadcast", "")
+	}
 	liveRules(to, e)
 	if e.Alert != nil && *e.Alert == (Alert{}) {
 		to.ReportError(e.Alert, "alert", "Alert", "required", "title or body")

@@ -62,6 +62,7 @@ var messages = map[string]struct{ plain, with string }{
 	"printable":   {plain: "may not hold control characters"},
 	"header":      {plain: "may not hold control characters, nor begin or end with a blank"},
 	"object":      {plain: "must be a JSON object"},
+	"broadcast":   {plain: "must be left out: a broadcast has one app"},
 	"bundle_id":   {plain: "must be the bundle id of an app, with or without .push-type.liveactivity at its end"},
 	"background":  {plain: "must not be 10 for a background push"},
 	"equal":       {with: "must equal %s, or be left out"},
