@@ -210,6 +210,8 @@ type DeviceLive struct {
 	Object         string
 	AttributesType string
 	EndsAt         int64 // Unix ms; 0: it does not end
+	// Token is set of an Android phone that stands for its activity: the token under which the activity is kept.
+	Token string
 }
 
 // LiveStarts stands for the object of start tokens. It is no identifier.

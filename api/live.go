@@ -252,6 +252,9 @@ func activityToken(parts ...string) string {
 	return "la." + base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
+// ActivityTokens are the tokens under which an activity of an iPhone may be kept, on APNs and on FCM.
+func ActivityTokens(own string) []string { return []string{own, activityToken(own)} }
+
 // LiveTarget takes the registration token and, of an iPhone, the token of the activity out of a Target. ok tells that it is
 // an activity's.
 func LiveTarget(target string) (registration, activity string, ok bool) {

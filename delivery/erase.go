@@ -74,7 +74,7 @@ func (x *erasing) without(m *message) *message {
 	if m.User == x.o.Subject {
 		m.User, m.Target = api.ErasedUser, ""
 	}
-	m.Refused, m.RefusedSaid, m.Live = "", "", events.Superseding{}
+	m.Refused, m.RefusedSaid, m.Live, m.Activity = "", "", events.Superseding{}, ""
 	m.Push = render.Push{Payload: []byte("{}"), PushType: m.Push.PushType, Priority: m.Push.Priority, ExpiresAt: erased}
 	return m
 }

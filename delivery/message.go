@@ -22,11 +22,16 @@ func ShowMessage(group string, text []byte) json.RawMessage {
 	if err != nil {
 		return text
 	}
+	token := m.Token
+	if registration, activity, ok := api.LiveTarget(m.Target); ok {
+		token = cmp.Or(activity, registration) // as the app registered it
+	}
 	shown, err := json.Marshal(struct {
 		ID     string `json:"id"` // at the push service
 		Origin string `json:"origin,omitempty"`
+		Token  string `json:"token"`
 		*message
-	}{events.NotificationID(m.Event, m.Token), api.OriginOf(m.Target), m})
+	}{events.NotificationID(m.Event, m.Token), api.OriginOf(m.Target), token, m})
 	if err != nil {
 		return text
 	}
@@ -52,6 +57,7 @@ type devicePart struct {
 	Refused      string `cbor:"11,keyasint,omitempty"`
 	RefusedSaid  string `cbor:"12,keyasint,omitempty"`
 	Channel      string `cbor:"13,keyasint,omitempty"`
+	Activity     string `cbor:"14,keyasint,omitempty"`
 }
 
 // eventPart is what a message has of its event.
@@ -68,6 +74,7 @@ type eventPart struct {
 	Trace          string       `cbor:"10,keyasint,omitempty"`
 	LiveObject     string       `cbor:"11,keyasint,omitempty"`
 	LivePlace      int64        `cbor:"12,keyasint,omitempty"`
+	LiveLane       string       `cbor:"13,keyasint,omitempty"`
 }
 
 // The type and the priority of most notifications.
@@ -106,7 +113,7 @@ func packToken(token string) ([]byte, bool) {
 
 func (m *message) devicePart() []byte {
 	p := devicePart{User: m.User, Topic: m.Topic, Sandbox: m.Environment == api.EnvSandbox, Other: m.Environment == "", RegisteredAt: m.RegisteredAt,
-		Target: m.Target, Suspect: m.Suspect, Retrying: m.Retrying, Refused: m.Refused, RefusedSaid: m.RefusedSaid, Channel: m.Channel}
+		Target: m.Target, Suspect: m.Suspect, Retrying: m.Retrying, Refused: m.Refused, RefusedSaid: m.RefusedSaid, Channel: m.Channel, Activity: m.Activity}
 	if packed, ok := packToken(m.Token); ok {
 		p.Hex = packed
 	} else {
@@ -121,7 +128,7 @@ func (m *message) eventPart() []byte {
 		payload = strings.ReplaceAll(payload, m.Event, eventByte)
 	}
 	part := eventPart{AcceptedAt: m.AcceptedAt, Trace: m.Trace, Expiration: p.Expiration, ExpiresAt: p.ExpiresAt, TTL: p.TTL,
-		NoRetryUnknown: p.NoRetryUnknown, Payload: []byte(packPayload.Replace(payload)), LiveObject: m.Live.Object, LivePlace: m.Live.Place}
+		NoRetryUnknown: p.NoRetryUnknown, Payload: []byte(packPayload.Replace(payload)), LiveObject: m.Live.Object, LivePlace: m.Live.Place, LiveLane: m.Live.Lane}
 	if p.PushType != usualType {
 		part.PushType = p.PushType
 	}
@@ -154,8 +161,8 @@ func decodeMessage(group string, text []byte) (*message, error) {
 	event := events.EventOfGroup(group)
 	m := &message{
 		Event: event, Token: cmp.Or(d.Token, hex.EncodeToString(d.Hex)), User: d.User, Topic: d.Topic, Environment: api.EnvProduction,
-		RegisteredAt: d.RegisteredAt, Target: d.Target, Suspect: d.Suspect, Retrying: d.Retrying, Refused: d.Refused, RefusedSaid: d.RefusedSaid, Channel: d.Channel,
-		AcceptedAt: p.AcceptedAt, Trace: p.Trace, Live: events.Superseding{Object: p.LiveObject, Place: p.LivePlace},
+		RegisteredAt: d.RegisteredAt, Target: d.Target, Suspect: d.Suspect, Retrying: d.Retrying, Refused: d.Refused, RefusedSaid: d.RefusedSaid, Channel: d.Channel, Activity: d.Activity,
+		AcceptedAt: p.AcceptedAt, Trace: p.Trace, Live: events.Superseding{Object: p.LiveObject, Lane: p.LiveLane, Place: p.LivePlace},
 		Push: render.Push{PushType: cmp.Or(p.PushType, usualType), Priority: cmp.Or(p.Priority, usualPriority), CollapseID: event,
 			Expiration: p.Expiration, ExpiresAt: p.ExpiresAt, TTL: p.TTL, NoRetryUnknown: p.NoRetryUnknown,
 			Payload: []byte(strings.ReplaceAll(unpackPayload.Replace(string(p.Payload)), eventByte, event))},

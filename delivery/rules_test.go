@@ -195,6 +195,18 @@ func TestW2_DeadLettersHideTargets(t *testing.T) {
 	}
 }
 
+// G7: a dead letter names an iPhone's activity as the app registered it, and not its registration token.
+func TestG7_DeadLettersNameTheActivity(t *testing.T) {
+	t.Parallel()
+	own := strings.Repeat("ab", 40)
+	r := &api.ActivityRequest{Platform: "fcm", Kind: api.ActivityUpdate, Object: "match:7", Registration: "cRAlZ0RtTOe5Y7mn9s7fDu:APA91bF-iphone"}
+	token, target := r.Stored(own)
+	m := &message{Token: token, Target: target, User: "bob", Topic: "shop", Event: "e1", Push: render.Push{PushType: api.PushLiveActivity, Priority: 10, Payload: json.RawMessage(`{"android":{}}`)}}
+	if shown := string(ShowMessage("e1", m.encode())); !strings.Contains(shown, `"token":"`+own+`"`) || strings.Contains(shown, token) || strings.Contains(shown, "APA91bF") {
+		t.Errorf("shown as %s", shown)
+	}
+}
+
 // A damaged message is refused and never misread, except within the payload.
 func TestDamagedMessagesAreRefused(t *testing.T) {
 	t.Parallel()

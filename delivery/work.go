@@ -66,8 +66,10 @@ type message struct {
 	RefusedSaid string `json:"-"`
 	// Retrying reports whether this notification is counted as retrying.
 	Retrying bool `json:"retrying,omitempty"`
-	// Live is the place of an update among the live events of its object; the zero value if no newer one ends it.
+	// Live is the place of an update or a start among the live events of its object; the zero value if no newer one ends it.
 	Live events.Superseding `json:"-"`
+	// Activity is the token under which the activity is kept for which an Android phone gets this; "": the token is its own.
+	Activity string `json:"-"`
 	// Trace is events.Job.Trace.
 	Trace string `json:"-"`
 }

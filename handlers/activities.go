@@ -19,7 +19,7 @@ type putActivityRequest struct {
 //	@Description	Call this whenever ActivityKit gives the app a token: `kind` is `update` for that of a running activity, which shows an
 //	@Description	object, and `start` for the push-to-start token of a type of activities. An Android app registers its registration
 //	@Description	token of FCM, which must be a device of the user, for each object that it shows in a Live Update, and once to start them. An iPhone that is reached
-//	@Description	through FCM names its registration token in `registration`. An activity is no device: only live events go to it. It ends
+//	@Description	through FCM names its registration token in `registration`, which must be a device of the user, too. An activity is no device: only live events go to it. It ends
 //	@Description	at `ends_at`, at most 12 hours ahead, and when the push service says that its token is gone. A token that belonged to
 //	@Description	another user leaves that user. A user can have at most 20 activities. With a user token, there must be an app for the
 //	@Description	topic and environment.
@@ -45,14 +45,10 @@ func (s *server) putActivity(ctx context.Context, in *putActivityRequest) (*web.
 	return web.Put(activity, created), err
 }
 
-// checkActivityApp refuses a user's own registration if there is no app for the topic, with or without its end.
+// checkActivityApp refuses a user's own registration if there is no app that sends to it.
 func (s *server) checkActivityApp(ctx context.Context, r *api.ActivityRequest) error {
-	bundle, full := r.Topics()
-	err := s.checkApp(ctx, &api.DeviceRequest{Platform: r.Platform, Topic: full, Environment: r.Environment})
-	if err != nil && bundle != full {
-		err = s.checkApp(ctx, &api.DeviceRequest{Platform: r.Platform, Topic: bundle, Environment: r.Environment})
-	}
-	return err
+	_, topic := r.Topics()
+	return s.checkApp(ctx, &api.DeviceRequest{Platform: r.Platform, Topic: topic, Environment: r.Environment})
 }
 
 // listActivities lists a user's activities.
@@ -90,8 +86,8 @@ type deleteActivityRequest struct {
 //
 //	@Summary		Remove a Live Activity
 //	@Description	Call this when the activity has ended on the phone. Nothing more is sent to it. An Android phone has one token for all
-//	@Description	its activities: with `object` only that of the object is removed, and an update that waits already may still
-//	@Description	come. Removing an activity that does not exist changes nothing.
+//	@Description	its activities: with `object` only that of the object is removed. Removing an activity that does not exist changes
+//	@Description	nothing.
 //	@Tags			push
 //	@ID				deleteActivity
 //	@Param			user	path	string	true	"The user"

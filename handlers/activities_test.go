@@ -67,6 +67,15 @@ func TestG1_Activities(t *testing.T) {
 				t.Errorf("%s", a.body)
 			}
 		})
+		t.Run("an iPhone through FCM is a device of the user", func(t *testing.T) {
+			const phone = fcmToken + "phone"
+			path, body := "/v1/users/fay/activities/"+strings.Repeat("cd", 40), `{"platform":"fcm","topic":"com.example.app","kind":"update","object":"match:7","registration":"`+phone+`"}`
+			w.put(path, body).wants(t, 422, broken("registration", "device", "is no device of the user; register the phone first"))
+			w.put("/v1/users/fay/devices/"+phone, `{"platform":"fcm","topic":"com.example.app"}`)
+			if a := w.put(path, body); a.status != 201 {
+				t.Errorf("%d %s", a.status, a.body)
+			}
+		})
 		t.Run("an Android phone has one token for all", func(t *testing.T) {
 			const body = `{"platform":"fcm","topic":"com.example.app","kind":"update","object":"match:7"}`
 			android := "/v1/users/amy/activities/" + fcmToken
@@ -117,12 +126,12 @@ func TestG1_AppsOfActivities(t *testing.T) {
 	t.Parallel()
 	w, _ := setupUsers(t, func(o *handlers.Options) {
 		o.TakesDevice = func(r *api.DeviceRequest) bool {
-			return r.Topic == "com.example.app" || r.Topic == "com.example.live.push-type.liveactivity"
+			return r.Topic == "com.example.app.push-type.liveactivity"
 		}
 	})
 	bob := w.mustToken("bob")
 	for topic, status := range map[string]int{
-		"com.example.app": 200, "com.example.app.push-type.liveactivity": 200, "com.example.live": 200, "com.example.live.push-type.liveactivity": 200, "com.example.other": 422,
+		"com.example.app": 200, "com.example.app.push-type.liveactivity": 200, "com.example.other": 422,
 	} {
 		a := w.do(put("/v1/users/bob/activities/"+token, strings.Replace(activityRequest, "com.example.app", topic, 1)).with(bob))
 		if a.status/100*100 != status/100*100 {

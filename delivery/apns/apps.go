@@ -97,17 +97,25 @@ type appTable struct {
 	met map[appKey]*app // topics met under any
 }
 
-// find is the app for a topic, nil when there is none.
-func (t *appTable) find(topic string, env api.Environment) *app {
-	key := appKey{topic, env}
-	if a, ok := t.named[key]; ok {
+// ofFile is the app from the file for a topic, nil if it has none. The key of an app is that of its Live Activities, too.
+// Its certificate is not: APNs takes only keys for them.
+func (t *appTable) ofFile(topic string, env api.Environment) *app {
+	if a := t.named[appKey{topic, env}]; a != nil {
 		return a
 	}
-	if bundle, of := strings.CutSuffix(topic, api.PushLiveActivity.TopicSuffix()); of {
-		if a, ok := t.named[appKey{bundle, env}]; ok {
-			return a // the key of an app is that of its Live Activities
-		}
+	bundle, of := strings.CutSuffix(topic, api.PushLiveActivity.TopicSuffix())
+	if a := t.named[appKey{bundle, env}]; of && a != nil && a.link.source != nil {
+		return a
 	}
+	return nil
+}
+
+// find is the app for a topic, nil when there is none.
+func (t *appTable) find(topic string, env api.Environment) *app {
+	if a := t.ofFile(topic, env); a != nil {
+		return a
+	}
+	key := appKey{topic, env}
 	general, ok := t.any[env]
 	if !ok {
 		return nil

@@ -252,6 +252,15 @@ func TestG1_TheKeyOfTheAppSendsToActivities(t *testing.T) {
 	if apps.find(live, api.EnvProduction) != apps.find("one", api.EnvProduction) || apps.find(own, api.EnvProduction) == apps.find("two", api.EnvProduction) {
 		t.Error("the wrong app sends")
 	}
+	byCertificate := mustNew(t, Options{CAFile: s.CAFile()}, mustAppsFile(t, "", map[string]string{"topic": "one", "environment": "production", "cert_file": s.CertFile()}))
+	if got := (&world{Server: s, t: t, sender: byCertificate}).send(noteFor(3, live, api.EnvProduction)); got.Outcome != transport.NoApp {
+		t.Errorf("an app with a certificate: %s", got.Outcome)
+	}
+	for sender, takes := range map[*Sender]bool{a: true, byCertificate: false} {
+		if sender.Takes(&api.DeviceRequest{Topic: live, Environment: api.EnvProduction}) != takes {
+			t.Errorf("activities may be registered: %v, want %v", !takes, takes)
+		}
+	}
 	for _, n := range []*transport.Notification{noteFor(3, live, api.EnvSandbox), noteFor(3, "three.push-type.liveactivity", api.EnvProduction), noteFor(3, "one.voip", api.EnvProduction)} {
 		if got := w.send(n); got.Outcome != transport.NoApp {
 			t.Errorf("%s: got %s", n.Topic, got.Outcome)

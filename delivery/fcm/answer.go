@@ -3,6 +3,7 @@ package fcm
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -121,6 +122,9 @@ func parseRefusal(body []byte) (f refusal) {
 	return f
 }
 
+// tokenFields are the fields that have a device's token, or that of an iPhone's activity.
+var tokenFields = []string{"message.token", "message.fid", "message.apns.live_activity_token"}
+
 // add reads one of the details. Details of an unknown form are left out.
 func (f *refusal) add(text json.RawMessage) {
 	var d struct {
@@ -144,7 +148,7 @@ func (f *refusal) add(text json.RawMessage) {
 		}
 	case "google.rpc.BadRequest":
 		for _, v := range d.FieldViolations {
-			f.aboutToken = f.aboutToken || v.Field == "message.token" || v.Field == "message.fid"
+			f.aboutToken = f.aboutToken || slices.Contains(tokenFields, v.Field)
 		}
 	case "google.rpc.QuotaFailure":
 		f.deviceQuota = len(d.Violations) > 0

@@ -26,6 +26,7 @@ var answerRows = []struct {
 	{"403 SENDER_ID_MISMATCH", fcmtest.Refuse(403, "SENDER_ID_MISMATCH"), transport.Answer{Outcome: transport.SuspectDevice, Reason: "SENDER_ID_MISMATCH"}},
 	{"400 about the token", fcmtest.Answer{Status: 400, Code: "INVALID_ARGUMENT", Field: "message.token"}, transport.Answer{Outcome: transport.SuspectDevice, Reason: "INVALID_ARGUMENT"}},
 	{"400 about the fid", fcmtest.Answer{Status: 400, Code: "INVALID_ARGUMENT", Field: "message.fid"}, transport.Answer{Outcome: transport.SuspectDevice, Reason: "INVALID_ARGUMENT"}},
+	{"400 about the activity", fcmtest.Answer{Status: 400, Code: "INVALID_ARGUMENT", Field: "message.apns.live_activity_token"}, transport.Answer{Outcome: transport.SuspectDevice, Reason: "INVALID_ARGUMENT"}},
 	{"400 by its words", fcmtest.Answer{Status: 400, RPC: "INVALID_ARGUMENT", Message: "The registration token is not a valid FCM registration token"},
 		transport.Answer{Outcome: transport.SuspectDevice, Reason: "INVALID_ARGUMENT", Said: "The registration token is not a valid FCM registration token"}},
 	{"400 about something else", fcmtest.Answer{Status: 400, Code: "INVALID_ARGUMENT", Field: "message.data"}, transport.Answer{Outcome: transport.OurBug, Reason: "INVALID_ARGUMENT"}},

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strconv"
 	"time"
 
@@ -77,7 +76,13 @@ func message(n *transport.Notification, now time.Time) ([]byte, error) {
 	}
 	token := n.Token
 	if registration, activity, ok := api.LiveTarget(n.Target); ok {
-		token, payload = registration, withActivity(payload, activity)
+		token = registration
+		if activity != "" { // an iPhone's
+			var err error
+			if payload, err = forActivity(payload, activity); err != nil {
+				return nil, fmt.Errorf("add the activity: %w", err)
+			}
+		}
 	}
 	b := append(make([]byte, 0, len(payload)+len(token)+64), `{"message":{"token":"`...)
 	if isInstallationID(token) {
@@ -87,13 +92,20 @@ func message(n *transport.Notification, now time.Time) ([]byte, error) {
 	return append(append(b, payload[1:]...), '}'), nil
 }
 
-// withActivity adds the token of an iPhone's activity to a payload, which sends it there. Android apps need no apns.
-func withActivity(payload []byte, token string) []byte {
-	before, after, ok := bytes.Cut(payload, []byte(`,"apns":{`))
-	if !ok || token == "" {
-		return payload
+// forActivity is what of a payload goes to an iPhone's activity, with the activity's token.
+func forActivity(payload []byte, token string) ([]byte, error) {
+	var m struct {
+		APNs struct {
+			Token   string          `json:"live_activity_token"`
+			Headers json.RawMessage `json:"headers"`
+			Payload json.RawMessage `json:"payload"`
+		} `json:"apns"`
 	}
-	return slices.Concat(before, []byte(`,"apns":{"live_activity_token":"`+token+`",`), after)
+	if err := json.Unmarshal(payload, &m); err != nil {
+		return nil, err
+	}
+	m.APNs.Token = token
+	return json.Marshal(&m)
 }
 
 // limited adds the time to live to a payload, in the form of each kind of device.

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"fanfare/api"
 	"fanfare/delivery"
 	"fanfare/store/devices"
 	"fanfare/store/events"
@@ -97,7 +98,11 @@ func (t *Targeting) askPager(ctx context.Context, p *page) ([]string, string, er
 	if pager == nil {
 		return nil, "", fmt.Errorf("%w: %s", errNoPager, a.Kind())
 	}
-	users, err := pager(ctx, a.Name(), p.job.Cursor, events.PageSize)
+	name := a.Name()
+	if a.All && p.job.Live != nil {
+		name = api.LiveStarts // a start needs no device
+	}
+	users, err := pager(ctx, name, p.job.Cursor, events.PageSize)
 	if err != nil || len(users) < events.PageSize {
 		return users, "", err
 	}

@@ -6,51 +6,58 @@ import (
 
 	"fanfare/api"
 	"fanfare/store/devices"
-	"fanfare/store/events"
 	"fanfare/store/queue"
 )
 
-// waitsForNewer is why a live event waits whose object has one that began before.
-const waitsForNewer = "an earlier event of its object goes first"
+// waitsForOther is why a live event waits.
+const waitsForOther = "another event of its object goes first"
 
-// beginLive begins a live event, and looks whether a newer one of its object goes before a part, or the next page, of one. It
-// returns false if the page was finished: the event is superseded, or has to wait. If some of it was sent, it goes on, and
-// its other notifications end as superseded.
-func (t *Targeting) beginLive(ctx context.Context, p *page) bool {
-	if p.job.Live == nil || p.newer {
-		return true
+// begins reports whether this is a live event that has not begun.
+func (p *page) begins() bool { return p.job.Live != nil && p.job.Live.Stamp == 0 }
+
+// beginLive begins a live event, which then goes on with its timestamp on record, so that whoever sends it, and however often,
+// sends the same one. It ends the event if a newer one of its object goes before, and defers it if it has to wait. It waits for
+// nothing but Redis, and is called beside the work on other events.
+func (t *Targeting) beginLive(ctx context.Context, p *page) {
+	if t.endCancelled(ctx, p) || t.endLate(ctx, p) {
+		return
 	}
 	if t.o.Cancels == nil {
 		p.c.Finish(queue.Result{Outcome: queue.Dead, Reason: "unknown_audience", Err: "this process cannot begin live events"})
+		return
+	}
+	switch b, err := t.o.Cancels.BeginLive(ctx, p.event(), p.job); {
+	case err != nil:
+		t.postpone(p, "begin_live", err)
+	case b.Wait > 0:
+		p.c.Finish(queue.Result{Outcome: queue.Defer, Delay: b.Wait, Untouched: true, Reason: waitsForOther})
+	case b.Superseded:
+		p.c.Finish(queue.Result{Outcome: queue.Done, Report: p.job.ReportSuperseded(), ReportTTL: t.o.ReportTTL})
+	default:
+		p.c.Finish(queue.Result{Outcome: queue.Continue, Payload: p.job.Encode(), Untouched: true})
+	}
+}
+
+// endSuperseded looks whether a newer event of the object has begun since this one did. It returns true if the page was
+// finished. If some of it was sent, it goes on, and its other notifications end as superseded.
+func (t *Targeting) endSuperseded(ctx context.Context, p *page) bool {
+	of := p.job.Supersedable()
+	if of.Object == "" || p.newer || t.o.Cancels == nil {
 		return false
 	}
-	b, err := t.begin(ctx, p)
+	newer, err := t.o.Cancels.Superseded(ctx, of)
 	switch {
 	case err != nil:
 		t.postpone(p, "begin_live", err)
+	case !newer:
 		return false
-	case b.Wait > 0:
-		p.c.Finish(queue.Result{Outcome: queue.Defer, Delay: b.Wait, Untouched: true, Reason: waitsForNewer})
-		return false
-	case !b.Superseded:
-		return true
 	case p.part(), len(p.job.Missed) > 0, t.partlyDone(ctx, p):
 		p.newer = !p.large() // a page that was split before ends with its parts
-		return true
+		return false
+	default:
+		p.c.Finish(queue.Result{Outcome: queue.Done, Report: p.job.ReportSuperseded(), ReportTTL: t.o.ReportTTL})
 	}
-	p.c.Finish(queue.Result{Outcome: queue.Done, Report: p.job.ReportSuperseded(), ReportTTL: t.o.ReportTTL})
-	return false
-}
-
-// begin begins the event of a page, or looks whether a newer one has begun since.
-func (t *Targeting) begin(ctx context.Context, p *page) (b events.Begun, err error) {
-	if p.job.Live.Stamp == 0 {
-		return t.o.Cancels.BeginLive(ctx, p.event(), p.job)
-	}
-	if of := p.job.Supersedable(); of.Object != "" {
-		b.Superseded, err = t.o.Cancels.Superseded(ctx, of)
-	}
-	return b, err
+	return true
 }
 
 // leaveActivities leaves of the settings of a live event's users the activities that it is for, in place of their devices.
@@ -64,26 +71,32 @@ func (p *page) leaveActivities() {
 	}
 }
 
-// activitiesOf are those of a user's activities that the event is for. On Android an activity is one of the phone that is a
-// device of the user, and nobody else's: it has the phone's token, state and guard.
+// activitiesOf are those of a user's activities that the event is for. On FCM an activity is one of a phone that is a device
+// of the user, and nobody else's. That of an Android phone has the phone's token, state and guard.
 func (p *page) activitiesOf(t *devices.Target) (list []api.Device) {
 	for _, a := range t.Activities {
 		if a.Live.Ended(p.c.Clock()) || !p.shows(a.Live) {
 			continue
 		}
-		if phone, own, ok := api.LiveTarget(a.Target); ok && own == "" {
+		if phone, own, ok := api.LiveTarget(a.Target); ok {
 			at := slices.IndexFunc(t.Devices, func(d api.Device) bool { return d.Token == phone })
 			if at < 0 {
 				continue
 			}
-			live := a.Live
-			a = t.Devices[at]
-			a.Live = live
+			if own == "" {
+				live := *a.Live
+				live.Token = a.Token
+				a = t.Devices[at]
+				a.Live = &live
+			}
 		}
 		list = append(list, a)
 	}
 	return list
 }
+
+// ends reports whether the event ends activities, whatever their users wish by now: they would go on showing an old state.
+func (p *page) ends() bool { return p.job.Live != nil && p.job.Live.Action == api.LiveEnd }
 
 // shows reports whether the event is for an activity.
 func (p *page) shows(l *api.DeviceLive) bool {

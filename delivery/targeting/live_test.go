@@ -148,6 +148,28 @@ func TestG1_LiveEventsGoToActivities(t *testing.T) {
 	}
 }
 
+// TestG1_EndsReachWhoMuted: a user who has muted the object, or opted out of the type, gets no update, and the end, so that no old
+// state stays on the phone. A start to all reaches users without a device.
+func TestG1_EndsReachWhoMuted(t *testing.T) {
+	t.Parallel()
+	p := setup(t, options{})
+	p.mustActivity("amy", 1, nil)
+	p.mustActivity("bob", 2, nil)
+	p.mustActivity("carl", 3, nil)
+	storetest.Must(t, p.first.devices.PutOptOut(t.Context(), "amy", "match"))
+	storetest.Must(t, p.first.devices.PutMute(t.Context(), "bob", "match:7", &api.MuteRequest{}))
+	if r := p.mustEnd(p.mustPost(score(1)), api.EventDone); r.Delivered != 1 || r.Suppressed.OptedOut != 1 || r.Suppressed.Muted != 1 {
+		t.Errorf("an update: %+v", r)
+	}
+	if got, want := p.sentToTokens(over()), []string{token(1), token(2), token(3)}; !slices.Equal(got, want) {
+		t.Errorf("an end went to %v, want %v", got, want)
+	}
+	p.mustActivity("dan", 4, starting("Match"))
+	if got, want := p.sentToTokens(kickOff(api.Audience{All: true})), []string{token(4)}; !slices.Equal(got, want) {
+		t.Errorf("a start to all went to %v, want %v", got, want)
+	}
+}
+
 // TestG1_ActivitiesEnd: nothing goes to an activity behind its end, which it says itself, or APNs, or its user.
 func TestG1_ActivitiesEnd(t *testing.T) {
 	t.Parallel()
@@ -306,26 +328,39 @@ func TestG3_WhatWaitsIsSuperseded(t *testing.T) {
 	}
 }
 
-// TestG2_ARedoHasTheSameTimestamp: a process dies with an update, and another sends it with the same timestamp.
+// TestG2_ARedoHasTheSameTimestamp: a process dies with an event, and another sends it with the same timestamp, even if other
+// events of the object have begun meanwhile.
 func TestG2_ARedoHasTheSameTimestamp(t *testing.T) {
 	t.Parallel()
-	server := storetest.Redis(t)
-	p := setup(t, options{db: storetest.Open(t, server.URL()), idle: true, apns: apnstest.Options{TrackIDs: true},
-		queue: func(o *queue.Options) { o.Lease = time.Second }})
-	p.mustActivity("amy", 1, nil)
-	p.mustActivity("bob", 2, nil)
-	p.apns.Script(token(1), apnstest.Failing(apnstest.Hang), apnstest.OK())
-	own, err := redisdb.Open(t.Context(), redisdb.Options{URL: server.URL()})
-	storetest.Must(t, err)
-	p.processOn(own).start()
-	id := p.mustPost(score(1))
-	storetest.Must(t, p.apns.WaitTotal(2, soon))
-	storetest.Must(t, own.Close())
-	p.process().start()
-	p.mustEnd(id, api.EventDone)
-	got := p.apns.Of(token(1))
-	if len(got) != 2 || mustState(t, got[0]).Timestamp != mustState(t, got[1]).Timestamp || got[0].ID != got[1].ID {
-		t.Errorf("%+v", got)
+	for name, e := range map[string]*api.EventRequest{"update": score(1), "start": kickOff(api.Audience{Users: []string{"amy", "bob"}}), "end": over()} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := storetest.Redis(t)
+			db := storetest.Open(t, server.URL())
+			p := setup(t, options{db: db, idle: true, apns: apnstest.Options{TrackIDs: true},
+				queue: func(o *queue.Options) { o.Lease = time.Second }})
+			var change func(*api.ActivityRequest)
+			if name == "start" {
+				change = starting("Match")
+			}
+			p.mustActivity("amy", 1, change)
+			p.mustActivity("bob", 2, change)
+			p.apns.Script(token(1), apnstest.Failing(apnstest.Hang), apnstest.OK())
+			own, err := redisdb.Open(t.Context(), redisdb.Options{URL: server.URL()})
+			storetest.Must(t, err)
+			p.processOn(own).start()
+			id := p.mustPost(e)
+			storetest.Must(t, p.apns.WaitTotal(2, soon))
+			storetest.Must(t, own.Close())
+			later := time.Now().Unix() + 100
+			storetest.Must(t, db.Client().HSet(t.Context(), "ff:{live:match:7}:order", "event activities_of", "another", "stamp activities_of", later, "highest", later).Err())
+			p.process().start()
+			p.mustEnd(id, api.EventDone)
+			got := p.apns.Of(token(1))
+			if len(got) != 2 || mustState(t, got[0]).Timestamp != mustState(t, got[1]).Timestamp || got[0].ID != got[1].ID {
+				t.Errorf("%+v", got)
+			}
+		})
 	}
 }
 
@@ -360,7 +395,11 @@ func TestG7_AndroidPhones(t *testing.T) {
 	storetest.Must(t, err)
 	storetest.Must(t, put("amy", phone, android))
 	storetest.Must(t, put("amy", phone, func(r *api.ActivityRequest) { r.Object = "match:8" }))
-	storetest.Must(t, put("bob", token(1), func(r *api.ActivityRequest) { r.Registration = phone + "2" }))
+	iphone := func(r *api.ActivityRequest) { r.Registration = phone + "2" }
+	storetest.WantCode(t, put("bob", token(1), iphone), api.CodeValidation) // no device yet
+	_, _, err = p.first.devices.PutDevice(t.Context(), "bob", phone+"2", device)
+	storetest.Must(t, err)
+	storetest.Must(t, put("bob", token(1), iphone))
 	p.mustCounts(p.mustEnd(p.mustPost(score(1)), api.EventDone), counts{2, 2, 2, 0, 0})
 	to := map[string]string{}
 	for range 2 {
@@ -379,4 +418,54 @@ func TestG7_AndroidPhones(t *testing.T) {
 	if p.mustCounts(r, counts{2, 1, 1, 0, 0}); r.Suppressed.NoDevice != 1 {
 		t.Errorf("when the phone is another user's: %+v", r)
 	}
+	_, _, err = p.first.devices.PutDevice(t.Context(), "carl", phone+"2", device)
+	storetest.Must(t, err)
+	r = p.mustEnd(p.mustPost(score(3)), api.EventDone)
+	if p.mustCounts(r, counts{2, 0, 0, 0, 0}); r.Suppressed.NoDevice != 2 {
+		t.Errorf("when the iPhone is another user's, too: %+v", r)
+	}
+}
+
+// busy is a Sender that is busy until it is told not to be.
+type busy struct {
+	phones
+	free chan struct{}
+}
+
+func (s *busy) Start(ctx context.Context, n *transport.Notification, done func(transport.Answer)) {
+	select {
+	case <-s.free:
+		s.phones.Start(ctx, n, done)
+	default:
+		s.got <- n
+		go done(transport.Answer{Outcome: transport.Retry, Status: 500})
+	}
+}
+
+// TestP4_ARemovedLiveUpdate: what waits for the activity of an Android phone is not sent when the activity is removed, although
+// the phone stays a device of the user. What waits for another one is.
+func TestP4_ARemovedLiveUpdate(t *testing.T) {
+	t.Parallel()
+	const phone = "cRAlZ0RtTOe5Y7mn9s7fDu:APA91bF-android"
+	s := &busy{phones{silentSender(), make(chan *transport.Notification, 100)}, make(chan struct{})}
+	p := setup(t, options{sender: func(*pipeline) transport.Sender { return s },
+		queue:    func(o *queue.Options) { o.RetryBase, o.RetryMax = 3*time.Second, 4*time.Second },
+		delivery: func(o *delivery.Options) { o.RetryBase, o.RetryMax = 3*time.Second, 4*time.Second }})
+	_, _, err := p.first.devices.PutDevice(t.Context(), "amy", phone, &api.DeviceRequest{Platform: "fcm", Topic: apnstest.DefaultTopic})
+	storetest.Must(t, err)
+	ids := map[string]string{}
+	for _, object := range []string{"match:7", "match:8"} {
+		_, _, err := p.first.devices.PutActivity(t.Context(), "amy", phone, &api.ActivityRequest{Platform: "fcm", Topic: apnstest.DefaultTopic, Kind: api.ActivityUpdate, Object: object})
+		storetest.Must(t, err)
+		e := over() // nothing supersedes it
+		e.Audience.ActivitiesOf = object
+		ids[object] = p.mustPost(e)
+		storetest.Eventually(t, soon, "it to wait", func() bool { return p.mustReport(ids[object]).Retrying == 1 })
+	}
+	storetest.Must(t, p.first.devices.DeleteActivity(t.Context(), "amy", phone, "match:7"))
+	close(s.free)
+	if r := p.mustEnd(ids["match:7"], api.EventDone); r.FailedBy["device_gone"] != 1 || r.Delivered != 0 {
+		t.Errorf("of the removed one: %+v", r)
+	}
+	p.mustCounts(p.mustEnd(ids["match:8"], api.EventDone), counts{1, 1, 1, 0, 0})
 }

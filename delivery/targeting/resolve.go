@@ -239,9 +239,9 @@ func (t *Targeting) choose(p *page) {
 		switch {
 		case target.Err != nil:
 			p.miss(user, target.Err)
-		case target.OptedOut:
+		case target.OptedOut && !p.ends():
 			leaveOut(&p.counts.OptedOut)
-		case target.Muted:
+		case target.Muted && !p.ends():
 			leaveOut(&p.counts.Muted)
 		case !p.meant(target.Devices):
 			leaveOut(&p.counts.NoDevice)

@@ -104,6 +104,8 @@ func (t *Targeting) target(ctx context.Context, batch []*queue.Claimed) {
 	for _, c := range batch {
 		switch p := open(c); {
 		case p == nil:
+		case p.begins():
+			t.sending.Go(func() { t.beginLive(ctx, p) })
 		case p.inSQL():
 			inSQL = append(inSQL, p)
 		default:
@@ -132,7 +134,7 @@ func (t *Targeting) work(ctx context.Context, pages []*page, left leftToSQL) (fo
 			resolve() // before more audiences are read, which may take long
 		}
 		switch {
-		case t.endCancelled(ctx, p), t.endLate(ctx, p), !t.beginLive(ctx, p):
+		case t.endCancelled(ctx, p), t.endLate(ctx, p), t.endSuperseded(ctx, p):
 		case away != nil:
 			t.postpone(p, "sql_away", away)
 		case p.large():

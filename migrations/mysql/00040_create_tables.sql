@@ -44,7 +44,8 @@ CREATE TABLE IF NOT EXISTS devices (
     attributes_type VARCHAR(128) NOT NULL DEFAULT '',
     ends_at       BIGINT       NULL,
     KEY devices_by_user (user_id, token),
-    KEY devices_by_object (object, state, user_id)
+    KEY devices_by_object (object, state, user_id),
+    KEY devices_by_end (ends_at)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin;
 -- +goose StatementEnd
 

@@ -7,7 +7,7 @@ CREATE TABLE IF NOT EXISTS versions (
     version BIGINT           NOT NULL
 );
 -- +goose StatementEnd
-INSERT INTO versions (name, version) VALUES ('event_types', 0), ('api_keys', 0), ('user_tokens', 0), ('schedules', 0) ON CONFLICT (name) DO NOTHING;
+INSERT INTO versions (name, version) VALUES ('event_types', 0), ('api_keys', 0), ('user_tokens', 0), ('schedules', 0), ('broadcasts', 0) ON CONFLICT (name) DO NOTHING;
 
 -- +goose StatementBegin
 CREATE TABLE IF NOT EXISTS event_types (
@@ -47,6 +47,7 @@ CREATE TABLE IF NOT EXISTS devices (
 -- +goose StatementEnd
 CREATE INDEX IF NOT EXISTS devices_by_user ON devices (user_id, token);
 CREATE INDEX IF NOT EXISTS devices_by_object ON devices (object, state, user_id);
+CREATE INDEX IF NOT EXISTS devices_by_end ON devices (ends_at) WHERE ends_at IS NOT NULL;
 
 -- +goose StatementBegin
 CREATE TABLE IF NOT EXISTS opt_outs (
@@ -243,3 +244,20 @@ CREATE TABLE IF NOT EXISTS schedules (
 );
 -- +goose StatementEnd
 CREATE INDEX IF NOT EXISTS schedules_by_time ON schedules (next_at);
+
+-- +goose StatementBegin
+CREATE TABLE IF NOT EXISTS broadcasts (
+    object      TEXT COLLATE "C" NOT NULL PRIMARY KEY,
+    topic       TEXT COLLATE "C" NOT NULL,
+    environment TEXT COLLATE "C" NOT NULL,
+    keep        TEXT COLLATE "C" NOT NULL,
+    channel     TEXT COLLATE "C" NOT NULL DEFAULT '',
+    state       TEXT COLLATE "C" NOT NULL,
+    ends_at     BIGINT           NOT NULL,
+    asked_at    BIGINT           NOT NULL,
+    created_at  BIGINT           NOT NULL,
+    updated_at  BIGINT           NOT NULL
+);
+-- +goose StatementEnd
+CREATE INDEX IF NOT EXISTS broadcasts_by_app ON broadcasts (topic, environment, object);
+CREATE INDEX IF NOT EXISTS broadcasts_by_end ON broadcasts (ends_at);

@@ -47,6 +47,7 @@ CREATE TABLE IF NOT EXISTS devices (
 -- +goose StatementEnd
 CREATE INDEX IF NOT EXISTS devices_by_user ON devices (user_id, token);
 CREATE INDEX IF NOT EXISTS devices_by_object ON devices (object, state, user_id);
+CREATE INDEX IF NOT EXISTS devices_by_end ON devices (ends_at) WHERE ends_at IS NOT NULL;
 
 -- +goose StatementBegin
 CREATE TABLE IF NOT EXISTS opt_outs (

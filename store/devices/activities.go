@@ -53,7 +53,7 @@ func (s *Store) DeleteActivity(ctx context.Context, user, token, object string) 
 	case others:
 		return nil
 	default:
-		stored = []string{token} // an earlier call may have removed it, and Redis refused to know
+		stored = api.ActivityTokens(token) // an earlier call may have removed it, and Redis refused to know
 	}
 	return s.write(ctx, []string{user}, stored, func(ctx context.Context) (record.Change, error) {
 		return s.rec.DeleteActivities(ctx, user, stored)

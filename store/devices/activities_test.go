@@ -76,3 +76,26 @@ func TestG1_ActivitiesAreTargets(t *testing.T) {
 		}
 	})
 }
+
+// P4: a removal that Redis did not get to know is repeated, whatever the platform: the second call tells it.
+func TestP4_RemovingAnActivityAgain(t *testing.T) {
+	t.Parallel()
+	eachWorld(t, func(t *testing.T, w *world) {
+		const phone = "cRAlZ0RtTOe5Y7mn9s7fDu:APA91bF-iphone"
+		_, _, err := w.store.PutDevice(t.Context(), "alice", phone, &api.DeviceRequest{Platform: "fcm", Topic: "com.example.app"})
+		storetest.Must(t, err)
+		r := &api.ActivityRequest{Platform: "fcm", Topic: "com.example.app", Kind: api.ActivityUpdate, Object: "match:7", Registration: phone}
+		_, _, err = w.store.PutActivity(t.Context(), "alice", token(1), r)
+		storetest.Must(t, err)
+		stored, _ := r.Stored(token(1))
+		if g := mustGuard(t, w, stored); !g.Reaches("alice") {
+			t.Fatalf("%+v", g)
+		}
+		_, err = w.rec.DeleteActivities(t.Context(), "alice", []string{stored}) // Redis does not know
+		storetest.Must(t, err)
+		storetest.Must(t, w.store.DeleteActivity(t.Context(), "alice", token(1), ""))
+		if g := mustGuard(t, w, stored); g.State != devices.StateGone {
+			t.Errorf("%+v", g)
+		}
+	})
+}

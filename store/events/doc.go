@@ -15,7 +15,7 @@
 //	it is cancelled          beside the report                            as the report
 //	withdrawn events         ff:{withdrawn}:events, a stream              MaxAge and 7 days
 //	cancelled events         beside each shard: cancelled, a stream       MaxAge and 14 days
-//	live events of an object ff:{live:<object>}:order, a hash             MaxAge and 7 days
+//	live events of an object ff:{live:<object>}:order, a hash             MaxAge and 7 days; behind an end MaxAge
 //
 // The report says how far targeting has come, with its counts (progress.go). The process that works
 // on the event always writes the whole report. A large audience becomes parts (part.go), which are

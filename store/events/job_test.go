@@ -21,7 +21,7 @@ func TestEveryFieldOfAJobIsStored(t *testing.T) {
 		Push: render.Push{Payload: json.RawMessage(`{"aps":{"alert":"<&> \u2028"}}`), PushType: "alert", Priority: 10, CollapseID: "ü\"\x01",
 			Expiration: new(int64), ExpiresAt: 5, TTL: 6, NoRetryUnknown: true, Topics: []string{"a", "b\""},
 			Languages: &render.Languages{Head: 3, Tail: 2, Middle: map[string]string{"de-at": "<&>\" ü", "de": ""}}, FCM: json.RawMessage(`{"a":"<&>"}`), WebPush: json.RawMessage(`{"url":"<&>"}`), LiveData: json.RawMessage(`{"a":1}`), Badge: "add"},
-		Live: &Live{Action: "update", AttributesType: "A", Place: 13, Stamp: 14},
+		Live: &Live{Action: "update", AttributesType: "A", Lane: "l", Place: 13, Stamp: 14},
 		Of:   "of", Parts: 7, AcceptedAt: 8, SendAt: 11, Cursor: "cursor", Counted: Counts{Recipients: 9, Live: 1}, Missed: []string{"c"}, Sent: Sent{Ends: Ends{Delivered: 10}}, Settled: 12, Trace: "trace",
 	}
 	mustHaveNoZero(t, reflect.ValueOf(full), map[string]bool{"Counts": true, "Sent": true})

@@ -2,9 +2,13 @@ package events
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -14,17 +18,10 @@ import (
 	"fanfare/store/redisdb"
 )
 
-// The live events of an object are in one order, their places. An update or an end begins when a process begins to send
-// it, and gets its timestamp then: at most one begins in a second, and not before those that began earlier are over,
-// if that takes no longer than livePatience. An update that finds a newer one begun, or waiting to begin, is superseded.
+// The live events of an object are in one order, their places. live_begin.lua says how they begin, and which of them never do.
 
-const (
-	// liveAhead is how far a timestamp may be ahead of Redis' clock, in seconds. If the timestamp before is further
-	// ahead, Redis' clock was put back, and nothing waits for it.
-	liveAhead = 2
-	// livePatience is how long an event waits for the event of its object that began before it.
-	livePatience = 30 * time.Second
-)
+// livePatience is how long an event waits for the event that began before it.
+const livePatience = 30 * time.Second
 
 // Statuses of live_begin.lua.
 const (
@@ -38,6 +35,8 @@ type Live struct {
 	Action api.LiveAction `json:"action"`
 	// AttributesType is that of the start tokens to which a start goes.
 	AttributesType string `json:"attributes_type,omitempty"`
+	// Lane names the updates and ends of the object that reach the same phones; "": a start.
+	Lane string `json:"lane,omitempty"`
 	// Place orders the live events of an object: the time in us at which they were accepted or are due, a little later if
 	// two would have the same.
 	Place int64 `json:"place"`
@@ -45,16 +44,17 @@ type Live struct {
 	Stamp int64 `json:"stamp,omitempty"`
 }
 
-// Superseding names the place of an update among the events of its object. Newer ones end it.
+// Superseding names the place of a live event among those of its object. A newer update or end of its lane ends an update,
+// and a newer end ends a start, which has no lane.
 type Superseding struct {
-	Object string
-	Place  int64
+	Object, Lane string
+	Place        int64
 }
 
 // Supersedable is the place of an event that newer ones of its object end; the zero value if none does.
 func (j *Job) Supersedable() (s Superseding) {
-	if j.Live != nil && j.Live.Action == api.LiveUpdate {
-		s = Superseding{Object: j.Object, Place: j.Live.Place}
+	if j.Live != nil && j.Live.Action != api.LiveEnd {
+		s = Superseding{Object: j.Object, Lane: j.Live.Lane, Place: j.Live.Place}
 	}
 	return s
 }
@@ -65,16 +65,26 @@ func (j *Job) stamp(second int64) {
 	j.Push.Stamp(second)
 }
 
-// liveOf is what a job says of a live event; nil for any other. Events that are due later have their places by then.
-func liveOf(e *api.EventRequest, sendAt time.Time) *Live {
+// liveOf is what a job says of a live event; nil for any other. Its place comes later.
+func liveOf(e *api.EventRequest, to *Audience, topics []string) *Live {
 	if e.Live == nil {
 		return nil
 	}
 	l := &Live{Action: e.Live.Action, AttributesType: e.Live.AttributesType}
-	if !sendAt.IsZero() {
-		l.Place = sendAt.UnixMicro()
+	if l.Action != api.LiveStart {
+		l.Lane = laneOf(to.Kind(), topics)
 	}
 	return l
+}
+
+// laneOf names the phones that an event of an object reaches: those that show it through a channel, or the activities of
+// apps with these topics.
+func laneOf(kind string, topics []string) string {
+	if kind == KindBroadcast || len(topics) == 0 {
+		return kind
+	}
+	sum := sha256.Sum256([]byte(strings.Join(slices.Sorted(slices.Values(topics)), " ")))
+	return kind + " " + base64.RawURLEncoding.EncodeToString(sum[:9])
 }
 
 // liveTTL is how long it is kept what the events of an object have come to: as long as one of them may wait.
@@ -85,8 +95,8 @@ func (s *Store) order(ctx context.Context, jobs []queue.Job) error {
 	var cmds []redis.Cmder
 	var of []int
 	for i := range jobs {
-		if j := jobs[i].Value.(*Job); j.Live != nil && j.Live.Place == 0 {
-			cmds = append(cmds, s.liveOrder.Cmd(ctx, []string{keyLive(j.Object)}, s.liveTTL().Milliseconds()))
+		if j := jobs[i].Value.(*Job); j.Live != nil {
+			cmds = append(cmds, s.liveOrder.Cmd(ctx, []string{keyLive(j.Object)}, s.liveTTL().Milliseconds(), j.SendAt))
 			of = append(of, i)
 		}
 	}
@@ -119,7 +129,8 @@ type Begun struct {
 }
 
 // BeginLive begins a live event and sets its timestamp, in one round trip, or three if an event of the object has begun
-// lately. Repeating it gives the same timestamp. It does nothing for an event that has one.
+// lately. The caller must put the job on record before it sends anything: an event that begins again may get another
+// timestamp. It does nothing for an event that has one.
 func (s *Store) BeginLive(ctx context.Context, id string, j *Job) (Begun, error) {
 	if j.Live.Stamp > 0 {
 		return Begun{}, nil
@@ -138,8 +149,9 @@ func (s *Store) BeginLive(ctx context.Context, id string, j *Job) (Begun, error)
 // beginLive makes one try. over is an event of the object that is known to be over, and before one that the event waits for.
 func (s *Store) beginLive(ctx context.Context, id string, j *Job, over string) (b Begun, before string, err error) {
 	l := j.Live
-	cmd := s.liveBegin.Cmd(ctx, []string{keyLive(j.Object)}, id, l.Place, string(l.Action), s.liveTTL().Milliseconds(), liveAhead, livePatience.Milliseconds(), over)
-	reply, err := s.o.DB.List(ctx, redisdb.Read, cmd) // a repeat changes nothing
+	cmd := s.liveBegin.Cmd(ctx, []string{keyLive(j.Object)}, id, l.Place, string(l.Action), l.Lane, s.liveTTL().Milliseconds(), s.o.MaxAge.Milliseconds(),
+		livePatience.Milliseconds(), over)
+	reply, err := s.o.DB.List(ctx, redisdb.Write, cmd)
 	if err != nil {
 		return b, "", fmt.Errorf("begin a live event: %w", err)
 	}
@@ -178,9 +190,13 @@ func (s *Store) over(ctx context.Context, id string) (bool, error) {
 	return e.state == stateTargeted && (e.parts > 0 || e.ended()+stored >= e.sent.Made), nil
 }
 
-// Superseded reports whether a newer event of the object has begun.
+// Superseded reports whether a newer event of the object has begun that ends this one.
 func (s *Store) Superseded(ctx context.Context, of Superseding) (bool, error) {
-	begun, err := redisdb.Value(ctx, s.o.DB, redisdb.Read, redis.NewStringCmd(ctx, "hget", keyLive(of.Object), "begun"))
+	field := "begun " + of.Lane
+	if of.Lane == "" {
+		field = "ended"
+	}
+	begun, err := redisdb.Value(ctx, s.o.DB, redisdb.Read, redis.NewStringCmd(ctx, "hget", keyLive(of.Object), field))
 	if errors.Is(err, redis.Nil) {
 		return false, nil
 	}

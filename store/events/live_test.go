@@ -42,13 +42,19 @@ func eachLive(t *testing.T, f func(t *testing.T, w *liveWorld)) {
 // mustJob is a live event that was accepted now.
 func (w *liveWorld) mustJob(action api.LiveAction) (id string, j *Job) {
 	w.Helper()
+	return w.mustJobFor(action, &Audience{ActivitiesOf: w.object}, nil, 0)
+}
+
+// mustJobFor is one to an audience, for apps with these topics, which is due at a time in ms.
+func (w *liveWorld) mustJobFor(action api.LiveAction, to *Audience, topics []string, sendAt int64) (id string, j *Job) {
+	w.Helper()
 	e := &api.EventRequest{Type: "t", Object: w.object, Live: &api.Live{Action: action, ContentState: json.RawMessage(`{}`)}, Alert: &api.Alert{Title: "x"}}
 	if action == api.LiveEnd {
 		e.Alert = nil
 	}
 	push, err := render.LiveTemplateSet().Render("e", e)
 	storetest.Must(w, err)
-	j = &Job{Type: "t", Object: w.object, Push: *push, Live: liveOf(e, time.Time{})}
+	j = &Job{Type: "t", Object: w.object, Audience: *to, Push: *push, SendAt: sendAt, Live: liveOf(e, to, topics)}
 	jobs := []queue.Job{{Value: j}}
 	storetest.Must(w, w.stores[0].order(w.Context(), jobs))
 	if again, err := DecodeJob(jobs[0].Payload); err != nil || again.Live.Place != j.Live.Place || j.Live.Place == 0 {
@@ -69,10 +75,13 @@ func (w *liveWorld) mustBegin(s *Store, id string, j *Job) (superseded bool) {
 	return superseded
 }
 
-// put sets what Redis has of the object.
+// put sets what Redis has of the object's activities.
 func (w *liveWorld) put(fields ...any) {
 	w.Helper()
-	args := append([]any{"hset", keyLive(w.object)}, fields...)
+	args := []any{"hset", keyLive(w.object)}
+	for i := 0; i < len(fields); i += 2 {
+		args = append(args, fmt.Sprint(fields[i], " ", KindActivities), fields[i+1])
+	}
 	storetest.Must(w, w.db.Client().Do(context.WithoutCancel(w.Context()), args...).Err())
 }
 
@@ -160,8 +169,8 @@ func TestG2_ARepeatGetsTheSameTimestamp(t *testing.T) {
 	})
 }
 
-// TestG3_ANewerOneSupersedes: an older update is superseded as soon as a newer one waits to begin, and its waiting
-// notifications once that has begun. An end never is, and a start is none's concern.
+// TestG3_ANewerOneSupersedes: of the updates that wait the newest goes on, and the older ones are superseded when it has begun,
+// with their notifications that wait. So is a start when a newer end has begun. An end never is.
 func TestG3_ANewerOneSupersedes(t *testing.T) {
 	t.Parallel()
 	eachLive(t, func(t *testing.T, w *liveWorld) {
@@ -173,50 +182,175 @@ func TestG3_ANewerOneSupersedes(t *testing.T) {
 		start, four := w.mustJob(api.LiveStart)
 		end, five := w.mustJob(api.LiveEnd)
 		w.put("event", w.mustRun(), "at", time.Now().UnixMicro()) // it is being sent
+		for name, of := range map[string]struct {
+			id string
+			j  *Job
+		}{"third": {third, three}, "second, behind the third": {second, two}} {
+			if b, err := s.BeginLive(t.Context(), of.id, of.j); err != nil || b.Wait <= 0 || b.Superseded {
+				t.Errorf("the %s, beside the first: %+v, %v", name, b, err)
+			}
+		}
 		if newer, err := s.Superseded(t.Context(), one.Supersedable()); err != nil || newer {
 			t.Errorf("the first is superseded before another has begun: %v", err)
-		}
-		if b, err := s.BeginLive(t.Context(), third, three); err != nil || b.Wait <= 0 || b.Superseded {
-			t.Errorf("the third beside the first: %+v, %v", b, err)
-		}
-		if b, err := s.BeginLive(t.Context(), second, two); err != nil || !b.Superseded {
-			t.Errorf("the second, behind a third: %+v, %v", b, err)
 		}
 		if b, err := s.BeginLive(t.Context(), start, four); err != nil || b != (Begun{}) || four.Live.Stamp < one.Live.Stamp {
 			t.Errorf("a start: %+v, %v, timestamp %d after %d", b, err, four.Live.Stamp, one.Live.Stamp)
 		}
 		w.put("at", time.Now().Add(-livePatience).UnixMicro())
-		if w.mustBegin(s, third, three) || three.Live.Stamp <= max(one.Live.Stamp, four.Live.Stamp) {
+		if b, err := s.BeginLive(t.Context(), third, three); err == nil && b.Wait > 0 {
+			w.mustBegin(s, third, three)
+		}
+		if three.Live.Stamp <= one.Live.Stamp || three.Live.Stamp < four.Live.Stamp {
 			t.Errorf("the third begins as %+v", three.Live)
+		}
+		if b, err := s.BeginLive(t.Context(), second, two); err != nil || !b.Superseded {
+			t.Errorf("the second, when the third has begun: %+v, %v", b, err)
 		}
 		for name, of := range map[string]struct {
 			j    *Job
 			want bool
-		}{"first": {one, true}, "second": {two, true}, "third": {three, false}} {
+		}{"first": {one, true}, "second": {two, true}, "third": {three, false}, "start": {four, false}} {
 			if newer, err := s.Superseded(t.Context(), of.j.Supersedable()); err != nil || newer != of.want {
 				t.Errorf("the %s: %v, %v", name, newer, err)
 			}
 		}
-		if five.Supersedable().Object != "" || four.Supersedable().Object != "" {
-			t.Error("ends and starts are supersedable")
+		if five.Supersedable() != (Superseding{}) {
+			t.Error("an end is supersedable")
 		}
+		late, seven := w.mustJob(api.LiveStart)
 		last, six := w.mustJob(api.LiveUpdate)
 		w.mustBegin(s, last, six)
 		if w.mustBegin(s, end, five) || five.Live.Stamp <= six.Live.Stamp {
 			t.Errorf("an end that comes late begins as %+v, after %+v", five.Live, six.Live)
 		}
+		if b, err := s.BeginLive(t.Context(), late, seven); err != nil || b != (Begun{}) {
+			t.Errorf("a start behind the end: %+v, %v", b, err)
+		}
+		if newer, err := s.Superseded(t.Context(), four.Supersedable()); err != nil || !newer {
+			t.Errorf("a start that waits when a newer end has begun: %v, %v", newer, err)
+		}
+		four.Live.Stamp = 0
+		if b, err := s.BeginLive(t.Context(), start, four); err != nil || !b.Superseded {
+			t.Errorf("a start that comes behind a newer end: %+v, %v", b, err)
+		}
+		if ttl := w.db.Client().PTTL(t.Context(), keyLive(w.object)).Val(); ttl <= 0 || ttl > s.liveTTL() {
+			t.Errorf("it is kept for %v", ttl)
+		}
 	})
 }
 
-// TestG2_AClockThatFellBack: behind a master with an earlier clock timestamps go on rising, at once.
+// TestG3_OtherPhonesSupersedeNothing: an update is superseded by none that goes to the activities of another app, or to a
+// channel, and waits for none of them. Their timestamps never fall.
+func TestG3_OtherPhonesSupersedeNothing(t *testing.T) {
+	t.Parallel()
+	eachLive(t, func(t *testing.T, w *liveWorld) {
+		s := w.stores[0]
+		old, one := w.mustJob(api.LiveUpdate)
+		stamp := int64(0)
+		for name, of := range map[string]struct {
+			to     Audience
+			topics []string
+		}{"an app": {Audience{ActivitiesOf: w.object}, []string{"a", "b"}}, "another": {Audience{ActivitiesOf: w.object}, []string{"a"}}, "a channel": {Audience{Broadcast: w.object}, nil}} {
+			id, j := w.mustJobFor(api.LiveUpdate, &of.to, of.topics, 0)
+			if b, err := s.BeginLive(t.Context(), id, j); err != nil || b != (Begun{}) || j.Live.Stamp < stamp {
+				t.Errorf("%s: %+v, %v, timestamp %d after %d", name, b, err, j.Live.Stamp, stamp)
+			}
+			stamp = j.Live.Stamp
+			if newer, err := s.Superseded(t.Context(), one.Supersedable()); err != nil || newer {
+				t.Errorf("%s supersedes: %v", name, err)
+			}
+		}
+		if b, err := s.BeginLive(t.Context(), old, one); err != nil || b != (Begun{}) || one.Live.Stamp < stamp {
+			t.Errorf("%+v, %v, timestamp %d after %d", b, err, one.Live.Stamp, stamp)
+		}
+		if one.Live.Lane != laneOf(KindActivities, nil) || laneOf(KindActivities, []string{"b", "a"}) != laneOf(KindActivities, []string{"a", "b"}) {
+			t.Error("the order of topics makes a difference")
+		}
+	})
+}
+
+// TestG3_OneThatDoesNotAskAgain: an update that waited, and was cancelled or lost, supersedes none, and holds none up.
+func TestG3_OneThatDoesNotAskAgain(t *testing.T) {
+	t.Parallel()
+	eachLive(t, func(t *testing.T, w *liveWorld) {
+		s := w.stores[0]
+		first, one := w.mustJob(api.LiveUpdate)
+		w.mustBegin(s, first, one)
+		second, two := w.mustJob(api.LiveUpdate)
+		third, three := w.mustJob(api.LiveUpdate)
+		w.put("event", w.mustRun(), "at", time.Now().UnixMicro())
+		if b, err := s.BeginLive(t.Context(), third, three); err != nil || b.Wait <= 0 {
+			t.Fatalf("the third: %+v, %v", b, err)
+		}
+		w.put("at", time.Now().Add(-livePatience).UnixMicro(), "waited", time.Now().Add(-3*time.Second).UnixMicro())
+		if b, err := s.BeginLive(t.Context(), second, two); err != nil || b != (Begun{}) || two.Live.Stamp == 0 {
+			t.Errorf("the second, 3 s later: %+v, %v", b, err)
+		}
+	})
+}
+
+// TestG2_StartsHoldUpNothing: an update begins at once beside any number of starts, with no earlier timestamp.
+func TestG2_StartsHoldUpNothing(t *testing.T) {
+	t.Parallel()
+	eachLive(t, func(t *testing.T, w *liveWorld) {
+		var last *Job
+		for range 3 {
+			id, j := w.mustJob(api.LiveStart)
+			w.mustBegin(w.stores[0], id, j)
+			last = j
+		}
+		id, j := w.mustJob(api.LiveUpdate)
+		if b, err := w.stores[1].BeginLive(t.Context(), id, j); err != nil || b != (Begun{}) || j.Live.Stamp < last.Live.Stamp {
+			t.Errorf("%+v, %v, timestamp %d after %d", b, err, j.Live.Stamp, last.Live.Stamp)
+		}
+	})
+}
+
+// TestG3_OrderOfSendAt: events that are due at the same time have the order in which they were accepted.
+func TestG3_OrderOfSendAt(t *testing.T) {
+	t.Parallel()
+	eachLive(t, func(t *testing.T, w *liveWorld) {
+		at, last := time.Now().Add(time.Hour).UnixMilli(), int64(0)
+		for range 3 {
+			_, j := w.mustJobFor(api.LiveUpdate, &Audience{ActivitiesOf: w.object}, nil, at)
+			if j.Live.Place <= last || j.Live.Place/1000 != at {
+				t.Errorf("place %d behind %d, due at %d", j.Live.Place, last, at)
+			}
+			last = j.Live.Place
+			w.mustJobFor(api.LiveUpdate, &Audience{ActivitiesOf: w.object}, nil, at+1) // another time between them
+		}
+	})
+}
+
+// TestG2_AnEndIsForgottenSooner: behind an end, what the object's events came to is kept no longer than an event may wait.
+func TestG2_AnEndIsForgottenSooner(t *testing.T) {
+	t.Parallel()
+	eachLive(t, func(t *testing.T, w *liveWorld) {
+		s := w.stores[0]
+		for action, most := range map[api.LiveAction]time.Duration{api.LiveUpdate: s.liveTTL(), api.LiveEnd: s.o.MaxAge} {
+			w.object += "x"
+			id, j := w.mustJob(action)
+			w.mustBegin(s, id, j)
+			if ttl := w.db.Client().PTTL(t.Context(), keyLive(w.object)).Val(); ttl > most || ttl < most-time.Minute {
+				t.Errorf("behind %s it is kept for %v, want %v", action, ttl, most)
+			}
+		}
+	})
+}
+
+// TestG2_AClockThatFellBack: behind a master with an earlier clock timestamps go on rising, at once, and still at most one
+// event begins in a second.
 func TestG2_AClockThatFellBack(t *testing.T) {
 	t.Parallel()
 	eachLive(t, func(t *testing.T, w *liveWorld) {
 		ahead := time.Now().Unix() + 3600
-		w.put("event", "x", "begun", 1, "at", time.Now().Add(time.Hour).UnixMicro(), "stamp", ahead, "last", time.Now().Add(time.Hour).UnixMicro())
+		w.put("event", "x", "begun", 1, "at", time.Now().Add(time.Hour).UnixMicro(), "stamp", ahead)
+		storetest.Must(t, w.db.Client().HSet(t.Context(), keyLive(w.object), "highest", ahead, "last", time.Now().Add(time.Hour).UnixMicro()).Err())
 		var stamps []int64
+		var before time.Time // the one before began later than this
 		for range 3 {
 			id, j := w.mustJob(api.LiveUpdate)
+			asked := time.Now()
 			b, err := w.stores[0].BeginLive(t.Context(), id, j)
 			if err != nil || b.Superseded {
 				t.Fatalf("%+v, %v", b, err)
@@ -224,6 +358,10 @@ func TestG2_AClockThatFellBack(t *testing.T) {
 			if b.Wait > 0 && len(stamps) == 0 {
 				t.Errorf("it waits %v", b.Wait)
 			}
+			if b.Wait == 0 && time.Since(before) < time.Second {
+				t.Errorf("the next one began within a second, with %d", j.Live.Stamp)
+			}
+			before = asked
 			w.mustBegin(w.stores[1], id, j)
 			stamps = append(stamps, j.Live.Stamp)
 		}
@@ -246,6 +384,10 @@ func TestG3_ANewerOneWaitsForTheOlder(t *testing.T) {
 		began(time.Second)
 		if b, err := s.BeginLive(t.Context(), id, j); err != nil || b.Wait <= 0 {
 			t.Errorf("beside an older one: %+v, %v", b, err)
+		}
+		began(9 * time.Second) // of a large audience: it asks seldomer
+		if b, err := s.BeginLive(t.Context(), id, j); err != nil || b.Wait != time.Second {
+			t.Errorf("beside one that takes long: %+v, %v", b, err)
 		}
 		began(livePatience + time.Second)
 		if w.mustBegin(s, id, j) || j.Live.Stamp == 0 {

@@ -2,6 +2,7 @@ package record
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/jmoiron/sqlx"
@@ -25,8 +26,8 @@ func (r *deviceRow) live() *api.DeviceLive {
 }
 
 // PutActivity registers an activity for a user under w.Token, and takes the token from the user who had it, as PutDevice does
-// a device. target is its api.Device.Target. A user has at most api.MaxActivities that have not ended. An activity of an Android phone needs the phone as a
-// device of the same user.
+// a device. target is its api.Device.Target. A user has at most api.MaxActivities that have not ended. An activity of FCM
+// needs the phone as a device of the same user.
 func (db *DB) PutActivity(ctx context.Context, w DeviceWrite, r *api.ActivityRequest, target string) (done *api.Activity, created bool, c Change, err error) {
 	c, err = db.writeSettings(ctx, settingsWrite{users: w.Users(), tokens: w.Tokens(), do: func(ctx context.Context, tx *sqlx.Tx, now int64) error {
 		row := deviceRow{Token: w.Token, User: w.User, Platform: r.Platform, Topic: r.Topic, Environment: string(r.Environment), Locale: r.Locale,
@@ -78,28 +79,68 @@ func (r *deviceRow) endActivity(req *api.ActivityRequest, now int64) error {
 	return nil
 }
 
-// roomForActivity makes sure that one more activity of a user fits, and removes those of the user that have ended.
+// roomForActivity makes sure that one more activity of a user fits, and removes those of the user that go before it does:
+// they have ended, or the phone that they stand on is no device of the user, or they are start tokens that this one follows.
+// On FCM the phone of the new activity must be a device of the user.
 func roomForActivity(ctx context.Context, tx *sqlx.Tx, r *deviceRow, now int64) error {
-	_, err := tx.ExecContext(ctx, "DELETE FROM devices WHERE user_id = ? AND object <> '' AND token <> ? AND (state = 'dropped' OR ends_at <= ?)", r.User, r.Token, now)
-	if err != nil {
+	var all []deviceRow
+	if err := tx.SelectContext(ctx, &all, "SELECT "+deviceColumns+" FROM devices WHERE user_id = ? AND token <> ? ORDER BY registered_at", r.User, r.Token); err != nil {
 		return err
 	}
-	var others, phones int
-	if err := tx.GetContext(ctx, &others, "SELECT COUNT(*) FROM devices WHERE user_id = ? AND object <> '' AND token <> ?", r.User, r.Token); err != nil {
-		return err
+	phones := map[string]bool{}
+	for i := range all {
+		if a := &all[i]; a.Object == "" && a.State != string(api.DeviceDropped) {
+			phones[a.Token] = true
+		}
 	}
-	if others >= api.MaxActivities {
-		return api.Invalid("token", "max", "would be one more than the %d activities a user may have", api.MaxActivities)
+	if !r.standsOn(phones) {
+		field := "token"
+		if _, own, _ := api.LiveTarget(r.Target); own != "" {
+			field = "registration"
+		}
+		return api.Invalid(field, "device", "is no device of the user; register the phone first")
 	}
-	phone, own, ok := api.LiveTarget(r.Target)
-	if !ok || own != "" {
+	var others, gone []string
+	for i := range all {
+		switch a := &all[i]; {
+		case a.Object == "":
+		case a.State == string(api.DeviceDropped), a.EndsAt != nil && *a.EndsAt <= now, !a.standsOn(phones), r.follows(a):
+			gone = append(gone, a.Token)
+		default:
+			others = append(others, a.Token)
+		}
+	}
+	if len(others) >= api.MaxActivities {
+		// APNs does not say which start token of a phone follows which.
+		at := slices.IndexFunc(all, func(a deviceRow) bool { return slices.Contains(others, a.Token) && r.startsLike(&a) })
+		if at < 0 {
+			return api.Invalid("token", "max", "would be one more than the %d activities a user may have", api.MaxActivities)
+		}
+		gone = append(gone, all[at].Token)
+	}
+	if len(gone) == 0 {
 		return nil
 	}
-	err = tx.GetContext(ctx, &phones, "SELECT COUNT(*) FROM devices WHERE token = ? AND user_id = ? AND object = '' AND state <> 'dropped'", phone, r.User)
-	if err == nil && phones == 0 {
-		err = api.Invalid("token", "device", "is no device of the user; register the phone first")
-	}
+	_, err := execIn(ctx, tx, "DELETE FROM devices WHERE token IN (?) AND user_id = ? AND object <> ''", gone, r.User)
 	return err
+}
+
+// standsOn reports whether an activity of FCM is one of these phones. On APNs it is on its own.
+func (r *deviceRow) standsOn(phones map[string]bool) bool {
+	phone, _, ok := api.LiveTarget(r.Target)
+	return !ok || phones[phone]
+}
+
+// startsLike reports whether both are start tokens of the same type of activities of an app.
+func (r *deviceRow) startsLike(a *deviceRow) bool {
+	return r.Object == api.LiveStarts && a.Object == api.LiveStarts && r.AttributesType == a.AttributesType && r.Topic == a.Topic && r.Environment == a.Environment
+}
+
+// follows reports whether the token takes the place of an earlier start token of the same phone, which is known on FCM.
+func (r *deviceRow) follows(a *deviceRow) bool {
+	phone, _, ok := api.LiveTarget(r.Target)
+	other, _, too := api.LiveTarget(a.Target)
+	return ok && too && phone == other && r.startsLike(a)
 }
 
 // LiveActivities lists a user's activities that have not ended, by the token under which they are kept.
@@ -127,13 +168,18 @@ func (db *DB) DeleteActivities(ctx context.Context, user string, tokens []string
 	}})
 }
 
-// PurgeActivities removes activities that ended a minute ago. It reads all activities, and no device.
+// PurgeActivities removes activities that ended a minute ago. It reads no others.
 func (db *DB) PurgeActivities(ctx context.Context) (more bool, err error) {
 	var tokens []string
-	err = db.list(ctx, &tokens, "SELECT token FROM devices WHERE object > '' AND ends_at < "+db.d.now+" - 60000 LIMIT ?", chunk)
+	err = db.list(ctx, &tokens, db.d.endedActivities(), chunk)
 	if err != nil || len(tokens) == 0 {
 		return false, err
 	}
 	err = db.exec(ctx, "DELETE FROM devices WHERE token IN (?) AND object <> '' AND ends_at < "+db.d.now, tokens)
 	return len(tokens) == chunk, err
+}
+
+// endedActivities selects them. Devices have no end.
+func (d dialect) endedActivities() string {
+	return "SELECT token FROM devices WHERE ends_at < " + d.now + " - 60000 LIMIT ?"
 }

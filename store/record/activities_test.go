@@ -135,3 +135,56 @@ func TestG1_ActivitiesMakeRoom(t *testing.T) {
 		}
 	})
 }
+
+// G1: rows of a phone that is no device of the user any more make room, a start token takes the place of the earlier one of
+// the phone, and on APNs, which tells no phone, of the oldest of its type when there is no room.
+func TestG1_StartsAndPhonesMakeRoom(t *testing.T) {
+	t.Parallel()
+	eachRecord(t, func(t *testing.T, db *record.DB) {
+		ctx := t.Context()
+		phone := func(n int) string { return fmt.Sprintf("cRAlZ0RtTOe5Y7mn9s7fDu:APA91bF-%03d", n) }
+		put := func(n int, target, object, typ string) error {
+			r := &api.ActivityRequest{Platform: "fcm", Topic: "com.example.app", Kind: api.ActivityUpdate, Object: object, AttributesType: typ}
+			if object == "" {
+				r.Kind = api.ActivityStart
+			}
+			if target == "" {
+				r.Platform, r.Topic, r.Environment = "apns", "com.example.app.push-type.liveactivity", api.EnvProduction
+			}
+			_, _, _, err := db.PutActivity(ctx, record.DeviceWrite{User: "alice", Token: token(n)}, r, target)
+			return err
+		}
+		wantRows := func(n int) {
+			t.Helper()
+			if list, err := db.LiveActivities(ctx, "alice"); err != nil || len(list) != n {
+				t.Errorf("%d activities, %v; want %d", len(list), err, n)
+			}
+		}
+		for n := range 2 {
+			_, _, err := db.PutDevice(ctx, record.DeviceWrite{User: "alice", Token: phone(n)}, &api.DeviceRequest{Platform: "fcm", Topic: "com.example.app"})
+			storetest.Must(t, err)
+		}
+		iphone := func(n, own int) string { return phone(n) + " " + token(own) }
+		storetest.WantCode(t, put(1, iphone(7, 101), "match:7", ""), api.CodeValidation) // another's phone
+		storetest.Must(t, put(1, iphone(0, 101), "match:7", ""))
+		storetest.Must(t, put(2, phone(1), "match:7", ""))
+		storetest.Must(t, put(3, iphone(0, 102), "", "Match"))
+		storetest.Must(t, put(4, iphone(0, 103), "", "Match")) // it rotates
+		wantRows(3)
+		storetest.Must(t, put(5, iphone(0, 104), "", "Parcel"))
+		storetest.Must(t, put(6, phone(1), "", "Match")) // another phone
+		wantRows(5)
+		_, err := db.DeleteDevice(ctx, "alice", phone(0))
+		storetest.Must(t, err)
+		storetest.Must(t, put(7, "", "match:8", ""))
+		wantRows(3)
+		for n := range api.MaxActivities - 3 {
+			storetest.Must(t, put(200+n, "", "", "Match"))
+		}
+		wantRows(api.MaxActivities)
+		storetest.WantCode(t, put(300, "", "match:9", ""), api.CodeValidation)
+		storetest.WantCode(t, put(301, "", "", "Parcel"), api.CodeValidation)
+		storetest.Must(t, put(302, "", "", "Match"))
+		wantRows(api.MaxActivities)
+	})
+}

@@ -18,7 +18,7 @@ func broadcastOf(change ...func(*api.BroadcastRequest)) *api.BroadcastRequest {
 	return r
 }
 
-func mustBegin(t testing.TB, db *record.DB, object string, r *api.BroadcastRequest) (*record.Broadcast, bool) {
+func mustBeginBroadcast(t testing.TB, db *record.DB, object string, r *api.BroadcastRequest) (*record.Broadcast, bool) {
 	t.Helper()
 	b, fresh, err := db.BeginBroadcast(t.Context(), object, r)
 	storetest.Must(t, err)
@@ -42,11 +42,11 @@ func mustBroadcastVersion(t testing.TB, db *record.DB) int64 {
 func TestBroadcasts(t *testing.T) {
 	t.Parallel()
 	eachRecord(t, func(t *testing.T, db *record.DB) {
-		first, fresh := mustBegin(t, db, "match:1", broadcastOf())
+		first, fresh := mustBeginBroadcast(t, db, "match:1", broadcastOf())
 		if !fresh || first.State != "making" || first.Channel != "" || first.AskedAt == 0 || first.CreatedAt == 0 {
 			t.Fatalf("got %+v", first)
 		}
-		again, fresh := mustBegin(t, db, "match:1", broadcastOf(func(r *api.BroadcastRequest) { r.Keep = api.KeepLatest }))
+		again, fresh := mustBeginBroadcast(t, db, "match:1", broadcastOf(func(r *api.BroadcastRequest) { r.Keep = api.KeepLatest }))
 		if fresh || again.AskedAt <= first.AskedAt || again.Keep != "latest" || again.CreatedAt != first.CreatedAt {
 			t.Fatalf("asked again it is %+v", again)
 		}
@@ -56,13 +56,13 @@ func TestBroadcasts(t *testing.T) {
 		storetest.Must(t, db.ForgetBroadcast(t.Context(), again)) // it has a channel by now
 		before := mustBroadcastVersion(t, db)
 		same := broadcastOf(func(r *api.BroadcastRequest) { r.Keep, r.EndsAt = api.KeepLatest, new(api.AtMillis(again.EndsAt)) })
-		if b, _ := mustBegin(t, db, "match:1", same); b.State != "open" || b.Channel != "c1" || mustBroadcastVersion(t, db) != before {
+		if b, _ := mustBeginBroadcast(t, db, "match:1", same); b.State != "open" || b.Channel != "c1" || mustBroadcastVersion(t, db) != before {
 			t.Fatalf("the same again is %+v, version %d after %d", b, mustBroadcastVersion(t, db), before)
 		}
 		later := broadcastOf(func(r *api.BroadcastRequest) {
 			r.Keep, r.EndsAt = api.KeepLatest, new(api.At(time.Now().Add(2*time.Hour)))
 		})
-		if b, _ := mustBegin(t, db, "match:1", later); b.EndsAt != later.EndsAt.UnixMilli() || b.Channel != "c1" || mustBroadcastVersion(t, db) <= before {
+		if b, _ := mustBeginBroadcast(t, db, "match:1", later); b.EndsAt != later.EndsAt.UnixMilli() || b.Channel != "c1" || mustBroadcastVersion(t, db) <= before {
 			t.Fatalf("with another end it is %+v", b)
 		}
 		_, _, err := db.BeginBroadcast(t.Context(), "match:1", broadcastOf())
@@ -81,7 +81,7 @@ func TestBroadcastsAreLostAndClosed(t *testing.T) {
 	t.Parallel()
 	eachRecord(t, func(t *testing.T, db *record.DB) {
 		for _, object := range []string{"a", "b", "c"} {
-			b, _ := mustBegin(t, db, object, broadcastOf())
+			b, _ := mustBeginBroadcast(t, db, object, broadcastOf())
 			mustOpenBroadcast(t, db, b, "of-"+object, true)
 		}
 		for channel, want := range map[string]bool{"another": false, "of-a": true} {
@@ -89,13 +89,13 @@ func TestBroadcastsAreLostAndClosed(t *testing.T) {
 				t.Errorf("the loss of %s: %v %v", channel, lost, err)
 			}
 		}
-		made, fresh := mustBegin(t, db, "a", broadcastOf(func(r *api.BroadcastRequest) { r.Topic = "com.example.other" }))
+		made, fresh := mustBeginBroadcast(t, db, "a", broadcastOf(func(r *api.BroadcastRequest) { r.Topic = "com.example.other" }))
 		if fresh || made.State != "making" || made.Channel != "" || made.Topic != "com.example.other" {
 			t.Fatalf("a lost one becomes %+v", made)
 		}
 		storetest.Must(t, db.CloseBroadcast(t.Context(), "b"))
 		storetest.Must(t, db.CloseBroadcast(t.Context(), "none"))
-		if b, _ := mustBegin(t, db, "b", broadcastOf()); b.State != "closing" || b.Channel != "of-b" {
+		if b, _ := mustBeginBroadcast(t, db, "b", broadcastOf()); b.State != "closing" || b.Channel != "of-b" {
 			t.Fatalf("a closing one becomes %+v", b)
 		}
 		if closing, err := db.CloseEnded(t.Context(), "c", time.Hour); err != nil || closing {

@@ -115,7 +115,7 @@ type Registered struct {
 func (db *DB) PutDevice(ctx context.Context, w DeviceWrite, r *api.DeviceRequest) (done Registered, c Change, err error) {
 	c, err = db.writeSettings(ctx, settingsWrite{users: w.Users(), tokens: w.Tokens(), once: w.Once, answer: &done, do: func(ctx context.Context, tx *sqlx.Tx, now int64) error {
 		for _, token := range w.Tokens()[1:] {
-			if _, err := tx.ExecContext(ctx, "DELETE FROM devices WHERE token = ? AND user_id = ?", token, w.User); err != nil {
+			if _, err := tx.ExecContext(ctx, "DELETE FROM devices WHERE token = ? AND user_id = ? AND object = ''", token, w.User); err != nil {
 				return err
 			}
 		}

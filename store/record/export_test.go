@@ -51,6 +51,9 @@ func (db *DB) PurgePlans() map[string]string {
 	}
 }
 
+// EndedActivities is the selection of the activities that are removed because they have ended.
+func (db *DB) EndedActivities() string { return db.d.endedActivities() }
+
 // NewPurge makes a relay that only removes, and in place of what it would these.
 func NewPurge(some ...func(context.Context) (bool, error)) func(context.Context) error {
 	r := &Relay{}

@@ -93,6 +93,9 @@ func TestPurgesAreBounded(t *testing.T) {
 		}
 	})
 	db := setup(t, storetest.SQLite(t))
+	if plan := mustPlan(t, db, db.EndedActivities(), 1000); !strings.Contains(plan, "devices_by_end") {
+		t.Errorf("ended activities: %s", plan)
+	}
 	for query, index := range db.PurgePlans() {
 		if plan := mustPlan(t, db, query, month.Milliseconds(), 1000); !strings.Contains(plan, index) || !strings.Contains(plan, "outbox_by_subject") || strings.Contains(plan, "TEMP B-TREE") {
 			t.Errorf("%s: %s", query, plan)

@@ -66,6 +66,11 @@ func setLive(e *api.EventRequest, aps map[string]json.RawMessage) error {
 	for _, name := range liveMembers {
 		delete(aps, name)
 	}
+	for name, value := range aps { // what is behind the timestamp must not be taken for it
+		if name > "timestamp" && bytes.Contains(value, []byte(stampPlace)) {
+			return api.Invalid("aps."+name, "reserved", "may not have the number %s", stampPlace)
+		}
+	}
 	aps["timestamp"], aps["event"] = json.RawMessage(stampPlace), marshal(l.Action)
 	for name, object := range map[string]json.RawMessage{"content-state": l.ContentState, "attributes": l.Attributes} {
 		if value := shortObject(object); value != nil {

@@ -41,6 +41,10 @@ func TestG2_LivePayloads(t *testing.T) {
 			`{"aps":{"alert":{"body":"<1:0>","sound":"default","title":"Goal"},"content-state":{},"event":"update","timestamp":1700000000},` +
 				`"data":{"minute":"12"},"event_id":"ev1","object":"match:7","type":"t"}`,
 		},
+		"TextsOfTheType": {
+			api.EventTypeRequest{Title: "Kick-off", Sound: "default", APS: raw(`{"alert":{"subtitle":"x"}}`)}, update(func(e *api.EventRequest) { e.Live.ContentState = raw(`{}`) }),
+			`{"aps":{"content-state":{},"event":"update","timestamp":1700000000},"event_id":"ev1","object":"match:7","type":"t"}`,
+		},
 		"End": {
 			api.EventTypeRequest{Title: "{{.data.n}}", APS: raw(`{"alert":{"title":"x"},"timestamp":1}`)},
 			update(func(e *api.EventRequest) { e.Live = &api.Live{Action: api.LiveEnd, DismissAt: &at} }),
@@ -94,6 +98,7 @@ func TestG2_LiveAndItsType(t *testing.T) {
 		"an alert's type": {mustTemplates(t, &api.EventTypeRequest{Title: "x"}), update(func(*api.EventRequest) {}), "live", "push_type"},
 		"its timestamp":   {live, update(func(e *api.EventRequest) { e.APS = json.RawMessage(`{"timestamp":1}`) }), "aps.timestamp", "reserved"},
 		"its state":       {live, update(func(e *api.EventRequest) { e.APS = json.RawMessage(`{"content-state":{}}`) }), "aps.content-state", "reserved"},
+		"the number":      {live, update(func(e *api.EventRequest) { e.APS = json.RawMessage(`{"x":{"timestamp": 9999999999}}`) }), "aps.x", "reserved"},
 		"its data":        {live, update(func(e *api.EventRequest) { e.Data = map[string]string{"live": "x"} }), "data.live", "reserved"},
 		"a silent start":  {live, start, "alert", "required"},
 	} {

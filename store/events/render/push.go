@@ -165,7 +165,7 @@ func (s *TemplateSet) renderAPS(e *api.EventRequest) (map[string]json.RawMessage
 	}
 	aps := make(map[string]json.RawMessage, len(s.aps)+len(own)+2)
 	switch {
-	case e.Live != nil && e.Live.Action == api.LiveEnd:
+	case e.Live != nil && e.Live.Action != api.LiveStart && e.Alert == nil: // the texts of the type are for starts
 		maps.Copy(aps, s.aps)
 		delete(aps, "alert")
 	case s.pushType != api.PushBackground:

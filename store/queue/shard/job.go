@@ -127,7 +127,7 @@ type Result struct {
 	// Reason and Err tell people why (Dead, Retry, Defer).
 	Reason string
 	Err    string
-	// Untouched says that nothing of the job was begun (Defer, Release): the next claim is
+	// Untouched says that nothing of the job was begun (Defer, Release, Continue): the next claim is
 	// the First, if this one was.
 	Untouched bool
 }
