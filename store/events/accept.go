@@ -17,7 +17,8 @@ import (
 
 // Accept accepts an event in one round trip to Redis and without SQL. There are three exceptions: an
 // unknown type is read from the record, an event with ExpiresAt or SendAt needs Redis' clock, which is
-// read every 10 s, and a live event gets its place among those of its object before. When it returns nil the event can no longer be lost. replayed says that the
+// read every 10 s, and a live event gets its place among those of its object before, unless its key tells that it has
+// one. When it returns nil the event can no longer be lost. replayed says that the
 // result is from an earlier request with the same key. The caller must have checked the event with
 // api.Validator.
 func (s *Store) Accept(ctx context.Context, r *api.EventRequest, once api.Idempotency) (a *api.EventAccepted, replayed bool, err error) {
@@ -88,8 +89,13 @@ func (s *Store) accept(ctx context.Context, n int, once api.Idempotency, makeJob
 		}
 		jobs[i].Fresh = true
 	}
-	if err := s.order(ctx, jobs); err != nil {
-		return nil, false, err
+	if isLive(jobs) { // an event that was accepted before has its place
+		if ids, found, err := s.answered(ctx, shard, record); found || err != nil {
+			return ids, found, err
+		}
+		if err := s.order(ctx, jobs); err != nil {
+			return nil, false, err
+		}
 	}
 	replayed, stored, err := s.o.Queue.EnqueueOnce(ctx, record, jobs...)
 	if err != nil {
@@ -106,17 +112,23 @@ func (s *Store) accept(ctx context.Context, n int, once api.Idempotency, makeJob
 // replay handles a request that would be refused now, because the event has expired or its type was
 // deleted, but that was accepted before with the same key.
 func (s *Store) replay(ctx context.Context, shard int, record queue.Once, refusal error) ([]string, bool, error) {
+	ids, found, err := s.answered(ctx, shard, record)
+	if found || api.CodeOf(err) == api.CodeIdempotencyReused {
+		return ids, found, err
+	}
+	return nil, false, refusal
+}
+
+// answered reads the ids with which an earlier request with the same key was answered.
+func (s *Store) answered(ctx context.Context, shard int, record queue.Once) (ids []string, found bool, err error) {
 	if record.Key == "" {
-		return nil, false, refusal
+		return nil, false, nil
 	}
 	stored, found, err := s.o.Queue.Replay(ctx, shard, record)
-	if api.CodeOf(err) == api.CodeIdempotencyReused {
+	if err != nil || !found {
 		return nil, false, err
 	}
-	if err != nil || !found {
-		return nil, false, refusal
-	}
-	ids, err := answeredIDs(stored)
+	ids, err = answeredIDs(stored)
 	return ids, true, err
 }
 

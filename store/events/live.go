@@ -90,7 +90,12 @@ func laneOf(kind string, topics []string) string {
 // liveTTL is how long it is kept what the events of an object have come to: as long as one of them may wait.
 func (s *Store) liveTTL() time.Duration { return s.o.MaxAge + deadLetters }
 
-// order gives those of the jobs that are live events their places, in one pipeline. Other jobs cost nothing.
+// isLive reports whether one of the jobs is a live event.
+func isLive(jobs []queue.Job) bool {
+	return slices.ContainsFunc(jobs, func(j queue.Job) bool { return j.Value.(*Job).Live != nil })
+}
+
+// order gives those of the jobs that are live events their places, in one pipeline.
 func (s *Store) order(ctx context.Context, jobs []queue.Job) error {
 	var cmds []redis.Cmder
 	var of []int
@@ -99,9 +104,6 @@ func (s *Store) order(ctx context.Context, jobs []queue.Job) error {
 			cmds = append(cmds, s.liveOrder.Cmd(ctx, []string{keyLive(j.Object)}, s.liveTTL().Milliseconds(), j.SendAt))
 			of = append(of, i)
 		}
-	}
-	if len(cmds) == 0 {
-		return nil
 	}
 	if err := s.o.DB.Pipeline(ctx, redisdb.Read, cmds...); err != nil { // an unused place does no harm
 		return fmt.Errorf("order live events: %w", err)

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"fanfare/api"
 	"fanfare/store/events/render"
@@ -52,8 +53,9 @@ func (t *types) load(ctx context.Context) error {
 }
 
 // templates finds the templates of an event's type. A type that the snapshot does not have is read
-// from the record before it is refused as unknown, unless the event has its own alert, or is live, and needs no
-// type.
+// from the record before it is refused as unknown, unless the event has its own alert and needs no
+// type. A live event needs none either; it is read for it all the same, because a type that was made a moment
+// ago says how urgent the event is, and what a start shows.
 func (t *types) templates(ctx context.Context, e *api.EventRequest) (*render.TemplateSet, error) {
 	if t.snap.Load() == nil {
 		if err := t.load(ctx); err != nil {
@@ -63,13 +65,28 @@ func (t *types) templates(ctx context.Context, e *api.EventRequest) (*render.Tem
 	if set := t.snap.Load().templates[e.Type]; set != nil {
 		return set, nil
 	}
-	switch {
-	case e.Live != nil:
-		return render.LiveTemplateSet(), nil
-	case e.Alert != nil:
+	if e.Live != nil {
+		return t.ofLive(ctx, e.Type)
+	}
+	if e.Alert != nil {
 		return render.DefaultTemplateSet(), nil
 	}
 	return t.fromRecord(ctx, e.Type)
+}
+
+// liveTypeWithin is how long a live event waits for the record to tell its type.
+const liveTypeWithin = 500 * time.Millisecond
+
+// ofLive reads the type of a live event, which may not exist. While the record is away it is taken for one that does
+// not, so that live events are accepted without SQL.
+func (t *types) ofLive(ctx context.Context, name string) (*render.TemplateSet, error) {
+	ctx, cancel := context.WithTimeout(ctx, liveTypeWithin)
+	defer cancel()
+	set, err := t.fromRecord(ctx, name)
+	if code := api.CodeOf(err); code == api.CodeUnknownEventType || api.Passing(err) {
+		return render.LiveTemplateSet(), nil
+	}
+	return set, err
 }
 
 // fromRecord reads one type, which another process may have made a moment ago.
