@@ -11,6 +11,8 @@ type StatsMinute struct {
 	Accepted  int64 `json:"accepted"`
 	Delivered int64 `json:"delivered"`
 	Failed    int64 `json:"failed"`
+	// Superseded counts those that were not sent because a newer live event of their object went before.
+	Superseded int64 `json:"superseded"`
 	// Retried counts requests to push services after which the notification is to be sent again.
 	Retried int64 `json:"retried"`
 	// Depth is how many jobs of all queues were waiting at the end of the minute; absent: nobody could read it.
@@ -30,8 +32,9 @@ type StatsMinute struct {
 
 // PlatformMinute is what ended of one platform in a minute.
 type PlatformMinute struct {
-	Delivered int64 `json:"delivered"`
-	Failed    int64 `json:"failed"`
+	Delivered  int64 `json:"delivered"`
+	Failed     int64 `json:"failed"`
+	Superseded int64 `json:"superseded"`
 }
 
 // StatsSeries is the answer of GET /v1/stats/series, the oldest minute first.

@@ -16,6 +16,8 @@ type history struct {
 	Items   []api.StatsMinute
 	Charts  []chart
 	Alarms  []alarms
+	// Superseded says that notifications of live events were, in one of the minutes.
+	Superseded bool
 }
 
 // alarms counts the alarms of a kind.
@@ -39,6 +41,7 @@ func (v *visit) lastMinutes(minutes int) (*history, error) {
 		for name := range m.Platforms {
 			platforms[name] = true
 		}
+		h.Superseded = h.Superseded || m.Superseded > 0
 	}
 	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
 		h.Alarms = append(h.Alarms, alarms{kind, kinds[kind]})
@@ -67,12 +70,16 @@ func (v *visit) lastMinutes(minutes int) (*history, error) {
 	for i, name := range slices.Sorted(maps.Keys(platforms)) {
 		delivered = append(delivered, figure{"delivered by " + name, strconv.Itoa(i%3 + 1), counted(func(m *api.StatsMinute) int64 { return m.Platforms[name].Delivered })})
 	}
+	happened := figures{
+		{"events accepted", "1", counted(func(m *api.StatsMinute) int64 { return m.Accepted })},
+		{"retried", "2", counted(func(m *api.StatsMinute) int64 { return m.Retried })},
+		{"notifications failed", "bad", counted(func(m *api.StatsMinute) int64 { return m.Failed })},
+	}
+	if h.Superseded {
+		happened = append(happened, figure{"superseded", "3", counted(func(m *api.StatsMinute) int64 { return m.Superseded })})
+	}
 	h.Charts = []chart{
-		a.draw("Events and failures", "a minute", whole, figures{
-			{"events accepted", "1", counted(func(m *api.StatsMinute) int64 { return m.Accepted })},
-			{"retried", "2", counted(func(m *api.StatsMinute) int64 { return m.Retried })},
-			{"notifications failed", "bad", counted(func(m *api.StatsMinute) int64 { return m.Failed })},
-		}),
+		a.draw("Events and failures", "a minute", whole, happened),
 		a.draw("Time from acceptance to answer", "about", about, figures{{"median", "1", of(func(m *api.StatsMinute) *float64 { return m.P50MS })}}),
 		a.draw("Time that 99 % of the answers did not exceed", "about", about, figures{{"99 %", "2", of(func(m *api.StatsMinute) *float64 { return m.P99MS })}}),
 		a.draw("Jobs that wait", "at the end of the minute", whole, figures{{"depth", "1", of(func(m *api.StatsMinute) *float64 {

@@ -110,12 +110,14 @@ func TestN18_TotalsAreTheMetrics(t *testing.T) {
 	m.end(api.PlatformAPNs, queue.Result{Label: events.LabelFailed, Reason: "Unregistered"})
 	m.end(api.PlatformAPNs, queue.Result{Label: events.LabelFailed, Reason: "no_app"})
 	m.end(api.PlatformAPNs, queue.Result{Label: events.LabelExpired})
+	m.end(api.PlatformFCM, superseded)
 	got, want := m.Totals(), series.Counts{}
 	want.Accepted(5)
 	want.Alarms("storm", 1)
 	want.Retried(2)
 	want.Delivered("fcm", 1)
 	want.Failed("apns", 2)
+	want.Superseded("fcm", 1)
 	want.Latency(3600, math.Inf(1), 1)
 	late := int64(0)
 	for name, n := range got {

@@ -41,6 +41,8 @@ var totalOf = map[string]func(c series.Counts, n int64, label func(string) strin
 			c.Delivered(label("platform"), n)
 		case events.LabelFailed:
 			c.Failed(label("platform"), n)
+		case events.LabelSuperseded:
+			c.Superseded(label("platform"), n)
 		}
 	},
 }

@@ -26,6 +26,8 @@ const (
 	latency   = "latency "
 	depth     = "depth"
 	oldestAge = "oldest_age_ms"
+	// superseded counts the notifications that were not sent because a newer live event began.
+	superseded = "superseded "
 	// longest is the longest latency, in ms. Of several it is the largest, and not their sum.
 	longest = "longest_ms"
 )
@@ -41,6 +43,9 @@ func (c Counts) Delivered(platform string, n int64) { c[delivered+platform] += n
 
 // Failed adds notifications of a platform that were given up.
 func (c Counts) Failed(platform string, n int64) { c[failed+platform] += n }
+
+// Superseded adds notifications of a platform that a newer live event of their object went before.
+func (c Counts) Superseded(platform string, n int64) { c[superseded+platform] += n }
 
 // Alarms adds alarms of a kind.
 func (c Counts) Alarms(kind string, n int64) { c[alarms+kind] += n }
@@ -95,6 +100,11 @@ func (c Counts) minute(at api.Time) api.StatsMinute {
 			p := m.Platforms[platform]
 			p.Failed = n
 			m.Platforms[platform], m.Failed = p, m.Failed+n
+		}
+		if platform, is := strings.CutPrefix(name, superseded); is {
+			p := m.Platforms[platform]
+			p.Superseded = n
+			m.Platforms[platform], m.Superseded = p, m.Superseded+n
 		}
 	}
 	if n, known := c[depth]; known {

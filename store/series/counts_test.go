@@ -43,15 +43,17 @@ func TestN18_FiguresOfAMinute(t *testing.T) {
 		c.Delivered("fcm", 1)
 		c.Failed("fcm", 2)
 		c.Failed("webpush", 4)
+		c.Superseded("apns", 7)
+		c.Superseded("fcm", 3)
 		c.Latency(.001, .0025, 40)
 		c.Latency(.005, .01, 10)
 	}))
 	sum.addText(`{"depth":5,"oldest_age_ms":1200}`)
 	sum.addText("QV7Z2M6J.3") // the reader
 	want := api.StatsMinute{
-		At: at, Accepted: 6, Delivered: 51, Failed: 6, Retried: 9, Depth: new(int64(5)), OldestAgeMS: new(int64(1200)), P50MS: new(1.3), P99MS: new(9.5),
+		At: at, Accepted: 6, Delivered: 51, Failed: 6, Superseded: 10, Retried: 9, Depth: new(int64(5)), OldestAgeMS: new(int64(1200)), P50MS: new(1.3), P99MS: new(9.5),
 		Alarms:    map[string]int64{"storm": 3},
-		Platforms: map[string]api.PlatformMinute{"apns": {Delivered: 50}, "fcm": {Delivered: 1, Failed: 2}, "webpush": {Failed: 4}},
+		Platforms: map[string]api.PlatformMinute{"apns": {Delivered: 50, Superseded: 7}, "fcm": {Delivered: 1, Failed: 2, Superseded: 3}, "webpush": {Failed: 4}},
 	}
 	if got := sum.minute(at); !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, p50 %v, p99 %v", got, *got.P50MS, *got.P99MS)
