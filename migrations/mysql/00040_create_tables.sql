@@ -257,7 +257,6 @@ CREATE TABLE IF NOT EXISTS broadcasts (
     asked_at    BIGINT       NOT NULL,
     created_at  BIGINT       NOT NULL,
     updated_at  BIGINT       NOT NULL,
-    KEY broadcasts_by_app (topic, environment, object),
-    KEY broadcasts_by_end (ends_at)
+    KEY broadcasts_by_app (topic, environment, object)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin;
 -- +goose StatementEnd

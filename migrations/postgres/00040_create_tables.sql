@@ -260,4 +260,3 @@ CREATE TABLE IF NOT EXISTS broadcasts (
 );
 -- +goose StatementEnd
 CREATE INDEX IF NOT EXISTS broadcasts_by_app ON broadcasts (topic, environment, object);
-CREATE INDEX IF NOT EXISTS broadcasts_by_end ON broadcasts (ends_at);

@@ -180,6 +180,70 @@ func TestG5_RecordAwayAfterTheAnswer(t *testing.T) {
 	}
 }
 
+// A record that hangs after APNs made the channel leaves none that nobody knows: there is time to delete it.
+func TestG5_RecordHangsAfterTheAnswer(t *testing.T) {
+	t.Parallel()
+	proxy, through := storetest.ProxyTo(t, storetest.MySQL(t))
+	w := setup(t, apnstest.Options{}, through)
+	before := w.mustPut("before")
+	w.ScriptManagement(apnstest.After(500 * time.Millisecond))
+	go func() {
+		if w.Managed.WaitTotal(2, soon) == nil {
+			proxy.Hold(true)
+		}
+	}()
+	_, _, err := w.Put(t.Context(), "m", wanted(time.Hour, api.KeepNone))
+	storetest.WantCode(t, err, api.CodeUnavailable)
+	if left := w.Channels(bundle); len(left) != 1 || left[0] != before.Channel {
+		t.Errorf("the channels are %v", left)
+	}
+	proxy.Hold(false)
+}
+
+// refusing is a host that does not delete the channels of an app.
+type refusing struct {
+	broadcasts.Channels
+	topic string
+	code  api.Code
+}
+
+func (r refusing) DeleteChannel(ctx context.Context, topic string, environment api.Environment, channel string) error {
+	if topic == r.topic {
+		return api.Errorf(r.code, "no channel of %s is deleted", topic)
+	}
+	return r.Channels.DeleteChannel(ctx, topic, environment, channel)
+}
+
+// However many channels of an app cannot be deleted, because the app is gone or its host is away: those of others are.
+func TestG5_OneAppDoesNotHoldUpOthers(t *testing.T) {
+	t.Parallel()
+	for _, code := range []api.Code{api.CodeUnknownApp, api.CodeUnavailable} {
+		t.Run(string(code), func(t *testing.T) {
+			t.Parallel()
+			w := setup(t, apnstest.Options{}, storetest.SQLite(t))
+			w.mustPut("zulu")
+			rec := storetest.Record(t, w.url)
+			for i := range 250 {
+				object, r := fmt.Sprintf("gone-%03d", i), wanted(time.Minute, api.KeepNone)
+				r.Topic = "gone"
+				b, _, err := rec.BeginBroadcast(t.Context(), object, r)
+				storetest.Must(t, err)
+				_, err = rec.OpenBroadcast(t.Context(), b, "c")
+				storetest.Must(t, err)
+				storetest.Must(t, rec.CloseBroadcast(t.Context(), object))
+			}
+			w.Store = w.process(func(o *broadcasts.Options) {
+				o.SweepEvery, o.Grace, o.Channels = 20*time.Millisecond, -2*time.Hour, refusing{o.Channels, "gone", code}
+			})
+			w.run((*broadcasts.Store).Sweep, func() bool {
+				_, err := w.Get(t.Context(), "zulu")
+				return api.CodeOf(err) == api.CodeNotFound
+			})
+			w.wantChannels(0)
+		})
+	}
+}
+
 // The process deletes channels two hours before the end instead of an hour after it, so that nothing has to wait.
 func TestG5_DeletedAfterTheEnd(t *testing.T) {
 	t.Parallel()

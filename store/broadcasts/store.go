@@ -28,7 +28,7 @@ const (
 	manageWithin = 10 * time.Second
 	// attempts is the number of holders of a lock that may die. There is no end to it: a channel that was lost is counted.
 	attempts = 1 << 30
-	// recordWithin bounds what follows the answer of the management host.
+	// recordWithin bounds what is told to the record and to Redis after the answer of the management host.
 	recordWithin = 5 * time.Second
 )
 
@@ -172,7 +172,7 @@ func (s *Store) make(ctx context.Context, l *lock.Lease, row *record.Broadcast, 
 	case api.CodeOf(err) == api.CodeUnknownOutcome:
 		return err // the record may have the channel
 	}
-	if deleted := s.delete(after, row.Topic, row.Environment, channel); deleted != nil {
+	if deleted := s.delete(context.WithoutCancel(ctx), row.Topic, row.Environment, channel); deleted != nil {
 		s.o.Logger.WarnContext(ctx, "a channel was made that nobody will know", "object", row.Object, "channel", channel, "error", deleted)
 	}
 	return err

@@ -1,6 +1,7 @@
 package broadcasts
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
 	"time"
@@ -9,7 +10,7 @@ import (
 )
 
 const (
-	// atOnce is how many broadcasts one look ends.
+	// atOnce is how many broadcasts are read at once.
 	atOnce = 100
 	// compareEvery is how often a process compares, and compareAgain when it does after it could not.
 	compareEvery = 24 * time.Hour
@@ -51,24 +52,29 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// sweep ends what is due, and returns the first error. One broadcast does not hold up the others, unless a dependency is
-// away.
+// sweep ends what is due, and returns the first error. A broadcast that cannot be ended does not hold up others. One whose
+// host is away holds up those of its app, until the next sweep.
 func (s *Store) sweep(ctx context.Context) (first error) {
-	objects, err := s.o.Record.BroadcastsToClose(ctx, s.o.Grace, atOnce)
-	if err != nil {
-		return err
-	}
-	rand.Shuffle(len(objects), func(i, j int) { objects[i], objects[j] = objects[j], objects[i] })
-	for _, object := range objects {
-		err := s.end(ctx, object)
-		if first == nil {
-			first = err
+	away := map[appOf]bool{}
+	for after := ""; ; {
+		due, err := s.o.Record.BroadcastsToClose(ctx, s.o.Grace, after, atOnce)
+		if err != nil || len(due) == 0 {
+			return cmp.Or(first, err)
 		}
-		if api.Passing(err) || ctx.Err() != nil {
-			break
+		after = due[len(due)-1].Object
+		rand.Shuffle(len(due), func(i, j int) { due[i], due[j] = due[j], due[i] })
+		for i := range due {
+			app := appOf{due[i].Topic, api.Environment(due[i].Environment)}
+			if away[app] {
+				continue
+			}
+			err := s.end(ctx, due[i].Object)
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			first, away[app] = cmp.Or(first, err), api.Passing(err)
 		}
 	}
-	return first
 }
 
 // Compare counts, until ctx ends, the channels of each app that are not on record: soon after the process learns of the

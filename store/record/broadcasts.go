@@ -179,10 +179,12 @@ func (db *DB) AllBroadcasts(ctx context.Context) (all []Broadcast, err error) {
 	return all, err
 }
 
-// BroadcastsToClose names at most limit broadcasts that are closing or have ended at least so long ago, the earliest first.
-func (db *DB) BroadcastsToClose(ctx context.Context, ago time.Duration, limit int) (objects []string, err error) {
-	err = db.list(ctx, &objects, "SELECT object FROM broadcasts WHERE state = 'closing' OR ends_at <= "+db.d.now+" - ? ORDER BY ends_at LIMIT ?", ago.Milliseconds(), limit)
-	return objects, err
+// BroadcastsToClose reads at most limit broadcasts that are closing or have ended at least so long ago, by their objects, from
+// the one after a given object on ("": from the first).
+func (db *DB) BroadcastsToClose(ctx context.Context, ago time.Duration, after string, limit int) (all []Broadcast, err error) {
+	err = db.list(ctx, &all, "SELECT "+broadcastColumns+" FROM broadcasts WHERE (state = 'closing' OR ends_at <= "+db.d.now+
+		" - ?) AND object > ? ORDER BY object LIMIT ?", ago.Milliseconds(), after, limit)
+	return all, err
 }
 
 // BroadcastsOf reads the broadcasts of an app, and the database's clock.

@@ -1,6 +1,7 @@
 package record_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -103,9 +104,16 @@ func TestBroadcastsAreLostAndClosed(t *testing.T) {
 		}
 		_, err := db.SQL().ExecContext(t.Context(), "UPDATE broadcasts SET ends_at = ends_at - ? WHERE object = 'c'", 3*time.Hour.Milliseconds())
 		storetest.Must(t, err)
-		due, err := db.BroadcastsToClose(t.Context(), time.Hour, 10)
-		if err != nil || len(due) != 2 || due[0] != "c" || due[1] != "b" {
-			t.Errorf("due are %v %v", due, err)
+		for after, want := range map[string][]string{"": {"b"}, "b": {"c"}, "c": nil} {
+			due, err := db.BroadcastsToClose(t.Context(), time.Hour, after, 1)
+			storetest.Must(t, err)
+			var objects []string
+			for _, b := range due {
+				objects = append(objects, b.Object)
+			}
+			if !slices.Equal(objects, want) {
+				t.Errorf("behind %q the next that is due is %v", after, objects)
+			}
 		}
 		if closing, err := db.CloseEnded(t.Context(), "c", time.Hour); err != nil || !closing {
 			t.Errorf("one that has ended is not closed: %v %v", closing, err)
