@@ -22,6 +22,10 @@ import (
 // maxManaged is how much of an answer is read: a list of 10,000 channels is below 1 MiB today.
 const maxManaged = 16 << 20
 
+// silence is how long a connection may say nothing during a call before it is asked whether it is there, and how long it has
+// for the answer. A connection that broke silently is then closed, and the next call opens another one.
+const silence = 3 * time.Second
+
 // manager makes the calls of one account to the management host. They are rare, so that one at a time is enough: Apple
 // allows no more on a connection before it has seen a provider token.
 type manager struct {
@@ -35,6 +39,7 @@ func newManager(c *configuration, a *appConfig, source *tokenSource, o *Options)
 	t := &http.Transport{
 		TLSClientConfig: c.tlsConfig(a, a.manage), Protocols: new(http.Protocols), IdleConnTimeout: time.Minute,
 		DialContext: (&net.Dialer{Timeout: o.DialTimeout}).DialContext, TLSHandshakeTimeout: o.DialTimeout,
+		HTTP2: &http.HTTP2Config{SendPingTimeout: silence, PingTimeout: silence},
 	}
 	t.Protocols.SetHTTP2(true)
 	return &manager{

@@ -184,6 +184,23 @@ func TestManagementHostIsLost(t *testing.T) {
 	storetest.Must(t, err)
 }
 
+// A connection that broke silently is given up, so that the next call opens another one.
+func TestManagementHostIsSilent(t *testing.T) {
+	t.Parallel()
+	w := setup(t, apnstest.Options{})
+	_, err := w.create()
+	storetest.Must(t, err)
+	w.BlackHole()
+	create := func() error {
+		within, cancel := context.WithTimeout(t.Context(), 9*time.Second)
+		defer cancel()
+		_, err := w.sender.CreateChannel(within, apnstest.DefaultTopic, api.EnvProduction, api.KeepNone)
+		return err
+	}
+	storetest.WantCode(t, create(), api.CodeUnknownOutcome)
+	storetest.Must(t, create())
+}
+
 // A provider token that Apple finds expired is replaced once it is old enough, and a host that complains of new tokens
 // gets none.
 func TestManagementHostRenewsTheToken(t *testing.T) {
