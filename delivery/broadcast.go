@@ -9,8 +9,8 @@ import (
 	"fanfare/store/events"
 )
 
-// findChannel gives a dead letter that is tried again the present channel of its broadcast. If this process knows of
-// none, the channel stays, and APNs says what became of it.
+// findChannel gives a notification that waited, or a dead letter that is tried again, the present channel of its broadcast: it
+// may have got another one meanwhile. If this process knows of none, the channel stays, and APNs says what became of it.
 func (d *Delivery) findChannel(w *work) {
 	w.owner = time.Now()
 	if d.o.Broadcasts == nil {
@@ -21,6 +21,9 @@ func (d *Delivery) findChannel(w *work) {
 		return
 	}
 	b := events.BroadcastOf(known)
+	if b.Channel != w.m.Channel {
+		w.m.Push.Expiration = b.Expiration(w.m.Push.Expiration, w.m.AcceptedAt)
+	}
 	w.m.Channel, w.m.Topic, w.m.Environment = b.Channel, b.Topic, b.Environment
 	w.app = d.app(w.m)
 }

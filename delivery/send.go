@@ -132,10 +132,10 @@ func (d *Delivery) ended(ctx context.Context, w *work) (queue.Result, bool) {
 		g, known = devices.ParseGuard(w.claimed.GuardValue)
 	}
 	switch {
-	case !w.retried() || expired:
+	case w.claimed == nil || expired:
 	case w.m.Channel != "":
 		d.findChannel(w)
-	default:
+	case w.retried():
 		var err error
 		w.owner = time.Now()
 		if g, err = d.guardOf(ctx, w.m); err != nil {

@@ -206,6 +206,37 @@ func TestG4_PausedApp(t *testing.T) {
 	p.mustBeBroadcast(p.mustEnd(id, api.EventDone), 1)
 }
 
+// What waited while its app was paused goes to the channel that the object has by then, with the expiration that this takes.
+func TestG4_WaitsForAnotherChannel(t *testing.T) {
+	t.Parallel()
+	p := setup(t, options{})
+	old := p.mustBroadcast("match:1", api.KeepLatest)
+	p.apns.ScriptAll(apnstest.Fail(403, "InvalidProviderToken"))
+	id := p.mustPost(goal("match:1", "x"))
+	storetest.Eventually(t, soon, "the app is paused", func() bool {
+		n, err := p.first.queueOfNotes.ParkedCounts(t.Context())
+		return err == nil && n[apnstest.DefaultTopic+api.PushLiveActivity.TopicSuffix()+"/production"] == 1
+	})
+	storetest.Must(t, p.first.broadcasts.Lose(t.Context(), "match:1", old.Channel)) // it is there, so that no probe fails for good
+	b := p.mustBroadcast("match:1", api.KeepNone)
+	p.apns.ScriptAll(apnstest.OK())
+	p.mustBeBroadcast(p.mustEnd(id, api.EventDone), 1)
+	for channel, want := range map[string]int{old.Channel: 0, b.Channel: 1} {
+		delivered := 0
+		for _, r := range p.apns.Of(channel) {
+			if r.Status == 200 {
+				delivered++
+			}
+			if channel == b.Channel && r.Expiration != "0" {
+				t.Errorf("the new channel got the expiration %s", r.Expiration)
+			}
+		}
+		if delivered != want {
+			t.Errorf("channel %s took %d, want %d", channel, delivered, want)
+		}
+	}
+}
+
 // A process that takes over an event of a dead one sends it to the channel that the object has by then, under the same id.
 func TestG4_TakenOver(t *testing.T) {
 	t.Parallel()

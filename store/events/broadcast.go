@@ -39,16 +39,22 @@ func (s *Store) audience(ctx context.Context, a *api.Audience) (Audience, []stri
 	return Audience{Broadcast: a.Broadcast, Channel: BroadcastOf(b)}, nil, nil
 }
 
-// PushForBroadcast is the push as the channel of a broadcast gets it. A channel that keeps nothing takes no other
-// expiration than 0 ("Sending broadcast push notification requests to APNs").
+// PushForBroadcast is the push as the channel of a broadcast gets it.
 func (j *Job) PushForBroadcast(b *Broadcast) *render.Push {
 	push := j.Push
-	most := time.UnixMilli(j.AcceptedAt).Add(channelKeeps).Unix()
+	push.Expiration = b.Expiration(push.Expiration, j.AcceptedAt)
+	return &push
+}
+
+// Expiration is the expiration, in Unix seconds, that the channel takes for a push of an event that was accepted at a time in
+// Unix ms. A channel that keeps nothing takes none but 0 ("Sending broadcast push notification requests to APNs").
+func (b *Broadcast) Expiration(of *int64, acceptedAt int64) *int64 {
+	most := time.UnixMilli(acceptedAt).Add(channelKeeps).Unix()
 	switch {
 	case !b.Latest:
-		push.Expiration = new(int64)
-	case push.Expiration == nil || *push.Expiration > most:
-		push.Expiration = &most
+		return new(int64)
+	case of == nil || *of > most:
+		return &most
 	}
-	return &push
+	return of
 }
