@@ -170,7 +170,7 @@ func (a *managed) refusal(c call) error {
 // follow.
 func (s *Sender) TakesBroadcast(topic string, env api.Environment) bool {
 	t := s.apps.Load()
-	return t.named[appKey{topic, env}] != nil || t.named[appKey{topic + api.PushLiveActivity.TopicSuffix(), env}] != nil || t.any[env] != nil
+	return t.ofFile(topic+api.PushLiveActivity.TopicSuffix(), env) != nil || t.any[env] != nil
 }
 
 // manage makes a call with the credentials of an app.

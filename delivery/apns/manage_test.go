@@ -220,17 +220,24 @@ func TestManagementHostRenewsTheToken(t *testing.T) {
 	}
 }
 
-// A certificate shows who is calling; then there is no token.
+// A certificate shows who is calling; then there is no token. One that is not for Live Activities makes no channels.
 func TestManagementHostWithCertificate(t *testing.T) {
 	t.Parallel()
 	s := apnstest.Start(t, apnstest.Options{})
 	o := optionsFor(s)
 	o.KeyFile, o.KeyID, o.TeamID = "", "", ""
-	file := mustAppsFile(t, "", map[string]string{"topic": apnstest.DefaultTopic, "environment": "production", "cert_file": s.CertFile()})
+	topic := apnstest.DefaultTopic + api.PushLiveActivity.TopicSuffix()
+	file := mustAppsFile(t, "", map[string]string{"topic": topic, "environment": "production", "cert_file": s.CertFile()})
 	w := &world{Server: s, t: t, sender: mustNew(t, o, file)}
 	_, err := w.create()
 	storetest.Must(t, err)
 	if r := s.Managed.Requests()[0]; r.Bearer != "" || r.Status != http.StatusCreated {
 		t.Fatalf("got %+v", r)
 	}
+	w.sender = mustNew(t, o, mustAppsFile(t, "", map[string]string{"topic": apnstest.DefaultTopic, "environment": "production", "cert_file": s.CertFile()}))
+	if w.sender.TakesBroadcast(apnstest.DefaultTopic, api.EnvProduction) {
+		t.Error("an app with a certificate takes broadcasts")
+	}
+	_, err = w.create()
+	storetest.WantCode(t, err, api.CodeUnknownApp)
 }
