@@ -287,11 +287,11 @@ func TestG3_UpdatesInOrder(t *testing.T) {
 // TestG3_WhatWaitsIsSuperseded: an update whose activity backs off is not sent any more when a newer one has begun. An end is.
 func TestG3_WhatWaitsIsSuperseded(t *testing.T) {
 	t.Parallel()
-	p := setup(t, options{queue: func(o *queue.Options) { o.RetryBase, o.RetryMax = 3*time.Second, 4*time.Second },
-		delivery: func(o *delivery.Options) { o.RetryBase, o.RetryMax = 3*time.Second, 4*time.Second }})
+	p := setup(t, options{})
+	later := apnstest.Answer{Status: 500, Reason: "InternalServerError", RetryAfter: "10"}
 	p.mustActivity("amy", 1, nil)
 	p.mustActivity("bob", 2, nil)
-	p.apns.Script(token(1), apnstest.Fail(500, "InternalServerError"), apnstest.OK())
+	p.apns.Script(token(1), later, apnstest.OK())
 	first := p.mustPost(score(1))
 	storetest.Eventually(t, soon, "the first to be tried again", func() bool { return p.mustReport(first).Retrying == 1 })
 	second := p.mustPost(score(2))
@@ -316,7 +316,7 @@ func TestG3_WhatWaitsIsSuperseded(t *testing.T) {
 	if !slices.Equal(states, []string{"1", "2"}) {
 		t.Errorf("the activity got %v", states)
 	}
-	p.apns.Script(token(1), apnstest.Fail(500, "InternalServerError"), apnstest.OK())
+	p.apns.Script(token(1), later, apnstest.OK())
 	end := p.mustPost(over())
 	storetest.Eventually(t, soon, "the end to be tried again", func() bool { return p.mustReport(end).Retrying == 1 })
 	stamp := mustState(t, p.apns.Of(token(1))[2]).Timestamp
