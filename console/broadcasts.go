@@ -7,6 +7,18 @@ import (
 	"fanfare/api"
 )
 
+// object shows what shows an object, and what came last.
+func (v *visit) object() error {
+	var d api.LiveObject
+	if err := v.ask(http.MethodGet, "/v1/live/"+url.PathEscape(v.r.PathValue("object")), nil, &d); err != nil {
+		return err
+	}
+	return v.page("object", "Object "+d.Object, refreshEvery, d)
+}
+
+// findObject goes to the page of an object.
+func (v *visit) findObject() error { return v.find("objects", "object") }
+
 // broadcasts lists the broadcasts with their channels.
 func (v *visit) broadcasts() error {
 	var d struct {

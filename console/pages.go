@@ -40,6 +40,8 @@ func pages() []page {
 		{"GET /console/event-types", (*visit).eventTypes, "Event types", api.ScopePush, api.ScopeOpsRead},
 		{"GET /console/topics", (*visit).topics, "Topics", api.ScopeOpsRead, api.ScopeOpsRead},
 		{"GET /console/broadcasts", (*visit).broadcasts, "Broadcasts", api.ScopeOpsRead, api.ScopeOpsRead},
+		{"GET /console/objects", (*visit).findObject, "", "", ""},
+		{"GET /console/objects/{object}", (*visit).object, "", "", ""},
 
 		{"GET /console/chats", (*visit).chats, "Chats", api.ScopeChat, api.ScopeOpsRead},
 		{"GET /console/chats/{chat}", (*visit).chat, "", "", ""},

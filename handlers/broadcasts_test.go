@@ -2,6 +2,7 @@ package handlers_test
 
 import (
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -113,5 +114,37 @@ func TestN22_Broadcasts(t *testing.T) {
 	cookie, key := w.login(w.mustKey(api.ScopeOpsRead)), w.bearer(api.ScopePush)
 	w.page("/console/broadcasts", cookie).shows(t, 200, "No object has a channel")
 	w.do(put(broadcastB, broadcastBody(`"keep":"latest"`)).with(key))
-	w.page("/console/broadcasts", cookie).shows(t, 200, ">match:1</th>", "com.example.app/production", "the latest update", "not known", "open")
+	w.page("/console/broadcasts", cookie).shows(t, 200, ">match:1</a></th>", `href="./objects/match:1"`, "com.example.app/production", "the latest update", "not known", "open")
+}
+
+func TestG8_LiveObject(t *testing.T) {
+	t.Parallel()
+	eachSQL(t, func(t *testing.T, w *world) {
+		const path = "/v1/live/match:7"
+		w.get(path).wants(t, 200, `{"object":"match:7","activities":{}}`)
+		w.put("/v1/users/bob/activities/"+token, activityRequest)
+		w.put("/v1/users/carol/activities/"+strings.Repeat("ab", 32), activityRequest)
+		w.put("/v1/users/dan/activities/"+strings.Repeat("cd", 32), strings.Replace(activityRequest, "match:7", "match:8", 1))
+		w.put("/v1/users/bob/devices/"+fcmToken, `{"platform":"fcm","topic":"com.example.app"}`)
+		w.put("/v1/users/bob/activities/"+fcmToken, `{"platform":"fcm","topic":"com.example.app","kind":"update","object":"match:7"}`)
+		w.get(path).wants(t, 200, `{"object":"match:7","activities":{"apns":2,"fcm":1}}`)
+		w.del("/v1/users/bob/activities/" + token)
+		w.put("/v1/broadcasts/match:7", broadcastBody(`"keep":"none"`))
+		w.get(path).wants(t, 200, `{"object":"match:7","activities":{"apns":1,"fcm":1},"broadcast":{"object":"match:7","topic":"com.example.app",
+			"environment":"production","keep":"none","ends_at":"*","channel":"*","state":"open","created_at":"*","updated_at":"*"}}`)
+		w.get("/v1/live/a%20b").wants(t, 422, broken("object", "identifier", identifierRule))
+	})
+}
+
+func TestN22_Objects(t *testing.T) {
+	t.Parallel()
+	w := setupConsole(t)
+	cookie, key := w.login(w.mustKey(api.ScopeOpsRead)), w.bearer(api.ScopePush)
+	w.page("/console/objects/match:1", cookie).shows(t, 200, "No activity shows it", "None is known", "has no channel")
+	w.do(put("/v1/users/bob/activities/"+token, strings.Replace(activityRequest, "match:7", "match:1", 1)).with(key))
+	w.do(put(broadcastB, broadcastBody(`"keep":"latest"`)).with(key))
+	w.page("/console/objects/match:1", cookie).shows(t, 200, `<th scope="row">apns</th><td class="n">1</td>`, "com.example.app/production", "the latest update").hides(t, "bob", token)
+	if a := w.page("/console/objects?object=match:1", cookie); a.status != 303 || a.header.Get("Location") != "./objects/match:1" {
+		t.Errorf("the search leads to %d %s", a.status, a.header.Get("Location"))
+	}
 }

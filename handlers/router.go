@@ -107,7 +107,8 @@ func (s *server) routes() []web.Route {
 		route("POST", "/v1/topics/{topic}/users", api.ScopePush, web.Handle(s.changeTopic).WithMaxBody(api.MaxTopicBody)),
 		route("GET", "/v1/topics/{topic}/users", api.ScopePush, web.Handle(s.listTopicUsers)),
 
-		route("GET", "/v1/broadcasts", web.AnyKey, web.Handle(s.listBroadcasts)), // push or ops:read
+		route("GET", "/v1/live/{object}", web.AnyKey, web.Handle(s.getLiveObject)), // push or ops:read
+		route("GET", "/v1/broadcasts", web.AnyKey, web.Handle(s.listBroadcasts)),   // push or ops:read
 		route("PUT", "/v1/broadcasts/{object}", api.ScopePush, web.Handle(s.putBroadcast)),
 		route("GET", "/v1/broadcasts/{object}", web.AnyKey, web.Handle(s.getBroadcast)), // push or ops:read
 		route("DELETE", "/v1/broadcasts/{object}", api.ScopePush, web.Handle(s.deleteBroadcast)),

@@ -127,6 +127,7 @@ var mayCall = map[string]string{
 	"GET /v1/queues/{queue}/series":                   "jobs ops:read ops admin",
 	"POST /v1/queues/{queue}/pause":                   "jobs ops admin",
 	"POST /v1/queues/{queue}/resume":                  "jobs ops admin",
+	"GET /v1/live/{object}":                           "push ops:read ops admin",
 	"GET /v1/broadcasts":                              "push ops:read ops admin",
 	"PUT /v1/broadcasts/{object}":                     "push admin",
 	"GET /v1/broadcasts/{object}":                     "push ops:read ops admin",

@@ -20,8 +20,7 @@ func example(operationID string) any {
 		}
 	case "putActivity":
 		return map[string]any{
-			// On APNs the token of the examples would not be that of the device any more.
-			"platform": "fcm", "topic": "com.example.app", "kind": string(api.ActivityUpdate), "object": "match:7", "registration": "cRAlZ0RtTOe5Y7mn9s7fDu:APA91bF-registration",
+			"platform": "apns", "topic": "com.example.app", "environment": string(api.EnvSandbox), "kind": string(api.ActivityUpdate), "object": "match:7",
 		}
 	case "postDevice":
 		return map[string]any{

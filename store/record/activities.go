@@ -183,3 +183,18 @@ func (db *DB) PurgeActivities(ctx context.Context) (more bool, err error) {
 func (d dialect) endedActivities() string {
 	return "SELECT token FROM devices WHERE ends_at < " + d.now + " - 60000 LIMIT ?"
 }
+
+// CountActivities counts the activities that show an object and have not ended, by platform, and stops at a limit.
+func (db *DB) CountActivities(ctx context.Context, object string, limit int) (map[string]int64, error) {
+	var rows []struct {
+		Platform string `db:"platform"`
+		N        int64  `db:"n"`
+	}
+	err := db.list(ctx, &rows, "SELECT platform, COUNT(*) AS n FROM (SELECT platform FROM devices WHERE object = ? AND state <> 'dropped'"+
+		" AND (ends_at IS NULL OR ends_at > "+db.d.now+") LIMIT ?) AS shown GROUP BY platform", object, limit)
+	counts := make(map[string]int64, len(rows))
+	for _, r := range rows {
+		counts[r.Platform] = r.N
+	}
+	return counts, err
+}

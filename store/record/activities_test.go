@@ -3,6 +3,7 @@ package record_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -186,5 +187,35 @@ func TestG1_StartsAndPhonesMakeRoom(t *testing.T) {
 		storetest.WantCode(t, put(301, "", "", "Parcel"), api.CodeValidation)
 		storetest.Must(t, put(302, "", "", "Match"))
 		wantRows(api.MaxActivities)
+	})
+}
+
+// G8: activities are counted by platform, without those that have ended or are dropped, up to a limit.
+func TestG8_ActivitiesAreCounted(t *testing.T) {
+	t.Parallel()
+	eachRecord(t, func(t *testing.T, db *record.DB) {
+		for i := range 4 {
+			mustActivity(t, db, fmt.Sprint("user-", i), "", token(i), activity())
+		}
+		other := activity()
+		other.Object = "match:8"
+		mustActivity(t, db, "user-0", "", token(9), other)
+		for i, set := range []string{"platform = 'fcm'", "ends_at = 1", "state = 'dropped'"} {
+			_, err := db.SQL().ExecContext(t.Context(), "UPDATE devices SET "+set+" WHERE token = '"+token(i)+"'")
+			storetest.Must(t, err)
+		}
+		wants := func(object string, limit int, want map[string]int64) {
+			t.Helper()
+			if got, err := db.CountActivities(t.Context(), object, limit); err != nil || !maps.Equal(got, want) {
+				t.Errorf("%s: %v %v, want %v", object, got, err, want)
+			}
+		}
+		mustActivity(t, db, "user-5", "", token(5), activity())
+		wants("match:7", 100, map[string]int64{"apns": 2, "fcm": 1})
+		wants("match:9", 100, map[string]int64{})
+		got, err := db.CountActivities(t.Context(), "match:7", 2)
+		if storetest.Must(t, err); got["apns"]+got["fcm"] != 2 {
+			t.Errorf("with a limit of 2: %v", got)
+		}
 	})
 }

@@ -3,7 +3,7 @@
 -- The updates and ends that reach the same phones are a lane. An event of a lane goes through these states:
 --   waiting  It may not begin yet, and asks again. Of the updates that wait the newest goes on: older ones let it, as long as
 --            it asks ("waits", "waited").
---   begun    It has its timestamp ("event", "begun", "at", "stamp"). The next one of the lane begins a second later, and
+--   begun    It has its timestamp ("event", "action", "begun", "at", "stamp"). The next one of the lane begins a second later, and
 --            when this one is over or took too long.
 --   gone     A newer one began before this update. An end never is.
 -- A start has no lane, because it has tokens of its own: it begins at once, or is gone if a newer end of the object began
@@ -56,7 +56,7 @@ if wait > 0 then
   return { 3, wait, whose }
 end
 stamp = math.max(second, highest, stamp + 1)
-redis.call('HSET', order, 'highest', int(stamp), of('event'), event, of('begun'), int(math.max(begun, place)), of('at'), int(now), of('stamp'), int(stamp))
+redis.call('HSET', order, 'highest', int(stamp), of('event'), event, of('action'), action, of('begun'), int(math.max(begun, place)), of('at'), int(now), of('stamp'), int(stamp))
 if action == 'end' then
   redis.call('HSET', order, 'ended', int(math.max(ended, place)))
   life = after_end
