@@ -55,6 +55,8 @@ func TestEveryMethod(t *testing.T) {
 		t.Errorf("badges %+v, %+v, %+v: %v", badge, added, read, err)
 	}
 
+	mustLive(t, c)
+
 	hello := "hello"
 	chat, err := c.CreateChat(ctx, fanfare.NewChat{Creator: "alice", Members: []string{"bob"}, Message: &hello})
 	must(t, err)

@@ -17,6 +17,9 @@
 // attempt succeeded. A 409 is never repeated, even if it is retryable: whether to wait for units that are
 // sold out or for a lock that somebody holds is up to the caller.
 //
+// Live Activities have RegisterActivity, PutBroadcast, GetLiveObject and their like (docs/live.md). An update of what they show
+// is an Event with Live.
+//
 // # Errors
 //
 // A call that fails returns a *CallError. If the server answered, it wraps a *Problem, and CodeOf returns the

@@ -19,7 +19,7 @@ type Event struct {
 	APS      any               `json:"aps,omitempty"`   // merged into the payload's aps
 	FCM      any               `json:"fcm,omitempty"`
 	WebPush  any               `json:"webpush,omitempty"`
-	Live     any               `json:"live,omitempty"` // what Live Activities show
+	Live     *Live             `json:"live,omitempty"` // what Live Activities show
 	// Topic names the apps whose devices get the event; absent: those of the type.
 	Topic      []string  `json:"topic,omitempty"`
 	CollapseID string    `json:"collapse_id,omitempty"`

@@ -139,6 +139,28 @@ class Calls(unittest.TestCase):
             client.acquire_lock("l")
         self.assertGreater(caught.exception.retry_after or 0, 20)
 
+    def test_live_activities_and_broadcasts(self) -> None:
+        client, token = Client(Server(self).url), "a7" * 32
+        app = {"topic": "com.example.app", "environment": "sandbox"}
+        made = client.put_activity("bob", token, {**app, "platform": "apns", "kind": "update", "object": "match:7"})
+        self.assertEqual(client.list_activities("bob")["items"], [made])
+        channel = client.put_broadcast("match:7", {**app, "keep": "none", "ends_at": "2099-01-01T00:00:00Z"})
+        self.assertEqual(channel["state"], "open")
+        self.assertEqual(client.get_broadcast("match:7")["channel"], channel["channel"])
+        self.assertEqual([b["object"] for b in client.list_broadcasts(query={"limit": 10})["items"]], ["match:7"])
+        live = {"action": "update", "content_state": {"home": 1}}
+        client.post_event({"type": "match", "audience": {"activities_of": "match:7"}, "live": live})
+        found = client.get_live_object("match:7")
+        self.assertEqual((found["activities"], found["broadcast"]["channel"]), ({"apns": 1}, channel["channel"]))
+        client.delete_activity("bob", token, query={"object": "match:8"})
+        self.assertEqual(len(client.list_activities("bob")["items"]), 1)
+        client.delete_activity("bob", token)
+        client.delete_broadcast("match:7")
+        self.assertEqual(client.get_live_object("match:7")["activities"], {})
+        with self.assertRaises(Problem) as caught:
+            client.get_broadcast("match:7")
+        self.assertEqual(caught.exception.code, "not_found")
+
     def test_what_passes_is_repeated_after_retry_after_under_the_same_key(self) -> None:
         keys: List[Any] = []
         times: List[float] = []

@@ -70,6 +70,46 @@ export class Client extends Caller {
     return this.#with<Schemas["Badge"]>({ user }, options)("POST", "/v1/users/{user}/badge", body);
   }
 
+  /** Registers the token of a Live Activity of a user, or of an Android phone. */
+  putActivity(user: string, token: string, body: Schemas["ActivityRequest"], options?: CallOptions) {
+    return this.#with<Schemas["Activity"]>({ user, token }, options)("PUT", "/v1/users/{user}/activities/{token}", body);
+  }
+
+  /** Lists the activities of a user that have not ended. */
+  listActivities(user: string, query: Page = {}, options?: CallOptions) {
+    return this.#with<Schemas["ActivityList"]>({ user }, { ...options, query })("GET", "/v1/users/{user}/activities");
+  }
+
+  /** Removes the activities with a token; with `object` only the one that shows it. */
+  deleteActivity(user: string, token: string, query: { object?: string } = {}, options?: CallOptions) {
+    return this.#with<void>({ user, token }, { ...options, query })("DELETE", "/v1/users/{user}/activities/{token}");
+  }
+
+  /** Gives an object a channel of APNs: an update of it is then one request, for any number of phones. */
+  putBroadcast(object: string, body: Schemas["BroadcastRequest"], options?: CallOptions) {
+    return this.#with<Schemas["Broadcast"]>({ object }, options)("PUT", "/v1/broadcasts/{object}", body);
+  }
+
+  /** Reads the broadcast of an object. */
+  getBroadcast(object: string, options?: CallOptions) {
+    return this.#with<Schemas["Broadcast"]>({ object }, options)("GET", "/v1/broadcasts/{object}");
+  }
+
+  /** Lists the broadcasts, by object. */
+  listBroadcasts(query: Page = {}, options?: CallOptions) {
+    return this.call<Schemas["BroadcastList"]>("GET", "/v1/broadcasts", undefined, { ...options, query });
+  }
+
+  /** Deletes the channel of an object. */
+  deleteBroadcast(object: string, options?: CallOptions) {
+    return this.#with<void>({ object }, options)("DELETE", "/v1/broadcasts/{object}");
+  }
+
+  /** Reads how many activities show an object, and which update came last. */
+  getLiveObject(object: string, options?: CallOptions) {
+    return this.#with<Schemas["LiveObject"]>({ object }, options)("GET", "/v1/live/{object}");
+  }
+
   /** Reads the public key with which pages subscribe. */
   getPushKey(topic: string, options?: CallOptions) {
     return this.#with<Schemas["PushKey"]>({ topic }, options)("GET", "/v1/webpush/{topic}/key");

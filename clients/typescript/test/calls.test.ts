@@ -135,6 +135,26 @@ test("a refusal is a Problem, and is not repeated", async (t) => {
   assert(lockHeld instanceof Problem && lockHeld.retryAfter !== undefined && lockHeld.retryAfter > 20_000);
 });
 
+test("Live Activities and broadcasts", async (t) => {
+  const client = new Client((await Server.start(t)).url), token = "a7".repeat(32);
+  const made = await client.putActivity("bob", token, { platform: "apns", topic: "com.example.app", environment: "sandbox", kind: "update", object: "match:7" });
+  assert.deepEqual((await client.listActivities("bob")).items, [made]);
+  const ends_at = new Date(Date.now() + 3_600_000).toISOString();
+  const { channel, state } = await client.putBroadcast("match:7", { topic: "com.example.app", environment: "sandbox", keep: "none", ends_at });
+  assert.equal(state, "open");
+  assert.equal((await client.getBroadcast("match:7")).channel, channel);
+  assert.deepEqual((await client.listBroadcasts({ limit: 10 })).items.map((b) => b.object), ["match:7"]);
+  await client.postEvent({ type: "match", audience: { activities_of: "match:7" }, live: { action: "update", content_state: { home: 1 } } });
+  const { activities, broadcast } = await client.getLiveObject("match:7");
+  assert.deepEqual([activities, broadcast?.channel], [{ apns: 1 }, channel]);
+  await client.deleteActivity("bob", token, { object: "match:8" });
+  assert.equal((await client.listActivities("bob")).items.length, 1);
+  await client.deleteActivity("bob", token);
+  await client.deleteBroadcast("match:7");
+  assert.deepEqual((await client.getLiveObject("match:7")).activities, {});
+  assert(((err) => err instanceof Problem && err.code === "not_found")(await failure(client.getBroadcast("match:7"))));
+});
+
 test("what passes is repeated after Retry-After, under the same key", async (t) => {
   const keys: unknown[] = [], times: number[] = [];
   const url = await answering(t, (request, answer) => {

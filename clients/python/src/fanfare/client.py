@@ -63,6 +63,38 @@ class Client(Caller):
         """Adds `delta` to it."""
         return self._post("/v1/users/{user}/badge", body, options, user=user)
 
+    def put_activity(self, user: str, token: str, body: Json, **options: Any) -> Json:
+        """Registers the token of a Live Activity of a user, or of an Android phone."""
+        return self._put("/v1/users/{user}/activities/{token}", body, options, user=user, token=token)
+
+    def list_activities(self, user: str, **options: Any) -> Json:
+        """Lists the activities of a user that have not ended."""
+        return self._get("/v1/users/{user}/activities", options, user=user)
+
+    def delete_activity(self, user: str, token: str, **options: Any) -> None:
+        """Removes the activities with a token; with `object` in the query only the one that shows it."""
+        self._delete("/v1/users/{user}/activities/{token}", options, user=user, token=token)
+
+    def put_broadcast(self, object: str, body: Json, **options: Any) -> Json:
+        """Gives an object a channel of APNs: an update of it is then one request, for any number of phones."""
+        return self._put("/v1/broadcasts/{object}", body, options, object=object)
+
+    def get_broadcast(self, object: str, **options: Any) -> Json:
+        """Reads the broadcast of an object."""
+        return self._get("/v1/broadcasts/{object}", options, object=object)
+
+    def list_broadcasts(self, **options: Any) -> Json:
+        """Lists the broadcasts, by object; `cursor` and `limit` are in the query."""
+        return cast(Json, self.call("GET", "/v1/broadcasts", **options))
+
+    def delete_broadcast(self, object: str, **options: Any) -> None:
+        """Deletes the channel of an object."""
+        self._delete("/v1/broadcasts/{object}", options, object=object)
+
+    def get_live_object(self, object: str, **options: Any) -> Json:
+        """Reads how many activities show an object, and which update came last."""
+        return self._get("/v1/live/{object}", options, object=object)
+
     # Chat
 
     def create_chat(self, body: Json, **options: Any) -> Json:
