@@ -87,6 +87,18 @@ var faults = map[string]func(*scene) *scene{
 		s.server.insist("PUT", "/v1/broadcasts/match:1", broadcast("none"))
 		return s
 	},
+	"A Live Activity shows an old state": func(s *scene) *scene {
+		apns := s.serveWithAPNs()
+		s.server.insist("PUT", "/v1/users/bob/activities/"+deviceToken(1), map[string]string{
+			"platform": "apns", "topic": apnstest.DefaultTopic, "environment": "production", "kind": "update", "object": "match:7"})
+		apns.Script(deviceToken(1), apnstest.Fail(429, "TooManyRequests"))
+		for n := range 3 {
+			update := liveEvent("match:7", n)
+			update["audience"] = map[string]any{"activities_of": "match:7"}
+			s.server.insist("POST", "/v1/events", update)
+		}
+		return s
+	},
 	"No app for a device": func(s *scene) *scene {
 		apns, file := apnstest.Start(s, apnstest.Options{}), filepath.Join(s.TempDir(), "apps.json")
 		storetest.Must(s, os.WriteFile(file, fmt.Appendf(nil, `{"apps":[{"topic":"com.example.app","environment":"production","url":%q,"key_file":%q,"key_id":%q,"team_id":%q}]}`,
