@@ -28,7 +28,7 @@ type putActivityRequest struct {
 //	@Accept			json
 //	@Produce		json
 //	@Param			user		path		string				true	"The user"
-//	@Param			token		path		string				true	"The token of the activity, hex, or the registration token of an Android phone"	example(80fc13adff785122b4ad28809a3420982341241421348097878e577c991de8f0)
+//	@Param			token		path		string				true	"The token of the activity, hex, or the registration token of an Android phone"
 //	@Param			activity	body		api.ActivityRequest	true	"What it shows, and how to send to it"
 //	@Success		200			{object}	api.Activity		"Registered again"
 //	@Success		201			{object}	api.Activity		"Registered"

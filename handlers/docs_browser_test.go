@@ -67,7 +67,7 @@ func mustBrowser(t *testing.T, home string) *browser {
 
 func startBrowser(t *testing.T, home string) (*browser, error) {
 	t.Helper()
-	options := []chromedp.ExecAllocatorOption{chromedp.ExecPath(mustChromium(t)), chromedp.UserDataDir(t.TempDir()), chromedp.WindowSize(1280, 2000)}
+	options := []chromedp.ExecAllocatorOption{chromedp.ExecPath(mustChromium(t)), chromedp.UserDataDir(t.TempDir()), chromedp.WindowSize(1280, 3000)}
 	for _, name := range []string{"headless", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run",
 		"disable-background-networking", "disable-component-update", "disable-sync", "disable-dev-shm-usage"} {
 		options = append(options, chromedp.Flag(name, true))

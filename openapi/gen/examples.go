@@ -136,6 +136,9 @@ func eventExample(user string) map[string]any {
 	}
 }
 
+// activityToken is the token of an activity in examples.
+const activityToken = "80fc13adff785122b4ad28809a3420982341241421348097878e577c991de8f0"
+
 // parameterExample is a value of a path parameter that fits the examples of bodies.
 func parameterExample(name string) any {
 	switch name {

@@ -123,6 +123,9 @@ func patchOperation(op *openapi3.Operation, rt web.Route) {
 	}
 	for _, p := range op.Parameters {
 		patchParameter(p.Value)
+		if p.Value.Name == "token" && strings.HasSuffix(op.OperationID, "Activity") { // the token of an activity is none of a device
+			p.Value.Example = activityToken
+		}
 	}
 	patchBody(op, rt)
 }

@@ -18,7 +18,7 @@ var samples = map[string]any{
 	"delivered":                     2,
 	"delivered_per_second":          42.5,
 	"Device.token":                  parameterExample("token"),
-	"Activity.token":                "80fc13adff785122b4ad28809a3420982341241421348097878e577c991de8f0",
+	"Activity.token":                activityToken,
 	"Activity.topic":                "com.example.app.push-type.liveactivity",
 	"Activity.platform":             "apns",
 	"Activity.environment":          "sandbox",

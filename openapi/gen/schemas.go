@@ -87,7 +87,7 @@ func patchProperty(name string, property *openapi3.Schema) {
 		property.Format = "date-time"
 	case name == "value" && property.Type.Is("object"), name == "payload":
 		property.Type = nil // any JSON
-	case name == "aps" || name == "fcm":
+	case name == "aps" || name == "fcm" || name == "content_state" || name == "attributes":
 		property.AdditionalProperties = openapi3.AdditionalProperties{Has: openapi3.Ptr(true)}
 	case name == "expirationTime":
 		property.Nullable = true
