@@ -114,19 +114,17 @@ func (c Cron) Next(t time.Time) (time.Time, error) {
 		}
 	}
 	var best time.Time
-	for {
-		next, err := c.tick(wall)
-		if !best.IsZero() && (err != nil || next.After(clockOf(best))) {
-			return best, nil
-		}
-		if err != nil {
-			return time.Time{}, err
-		}
+	next, err := c.tick(wall)
+	for err == nil && (best.IsZero() || !next.After(clockOf(best))) {
 		if at := c.when(next); at.After(t) && (best.IsZero() || at.Before(best)) {
 			best = at
 		}
-		wall = next
+		next, err = c.tick(next)
 	}
+	if best.IsZero() {
+		return time.Time{}, err
+	}
+	return best, nil
 }
 
 // nextHourly is Next of a cron whose hour is *. It looks at one period after the other in which the clocks are not changed.

@@ -175,7 +175,8 @@ func (w *world) redis() *storetest.RedisServer {
 
 // get reads a path of a server.
 func get(addr, path string) []byte {
-	resp := got(http.Get("http://" + addr + path))
+	resp, err := http.Get("http://" + addr + path)
+	must(err)
 	defer resp.Body.Close()
 	text := got(io.ReadAll(resp.Body))
 	if resp.StatusCode != http.StatusOK {

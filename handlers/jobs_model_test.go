@@ -379,11 +379,11 @@ func (m *queueModel) cancel(t *rapid.T) {
 	for range tries(t) {
 		want := 204
 		m.settle()
-		switch {
-		case j.state == api.JobDone, j.state == api.JobDead:
+		switch j.state {
+		case api.JobDone, api.JobDead:
 			want = 409
-		case j.state == api.JobEnded:
-		case j.state == api.JobRunning:
+		case api.JobEnded:
+		case api.JobRunning:
 			j.cancelled = true
 		default:
 			m.end(j, api.JobEnded, "cancelled", j.holder)

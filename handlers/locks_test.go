@@ -229,7 +229,10 @@ func TestL1_WhoHangsUpLeavesNothing(t *testing.T) {
 		go func() {
 			r, _ := http.NewRequestWithContext(ctx, "POST", w.url+lockX+"/acquire", strings.NewReader(hourLong))
 			r.Header.Set("Content-Type", "application/json")
-			_, err := http.DefaultClient.Do(r)
+			res, err := http.DefaultClient.Do(r)
+			if err == nil {
+				res.Body.Close()
+			}
 			gone <- err
 		}()
 		w.awaitStreams(t, 1)

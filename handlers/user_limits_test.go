@@ -318,6 +318,6 @@ func TestU5_HonestClientsMeetNoRate(t *testing.T) {
 			want = 409
 		}
 		w.mustAnswer(want, w.post("/v1/sales/spring/reservations", `{"lines":[{"sku":"shoe","quantity":1}]}`, bob))
-		time.Sleep(time.Duration(100<<min(try, 2)) * time.Millisecond) // the client's back-off, which a sale asks for
+		time.Sleep(time.Duration(100<<min(try, 2)) * time.Millisecond) //nolint:forbidigo // the client's back-off, which a sale asks for
 	}
 }

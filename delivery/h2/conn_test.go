@@ -370,7 +370,7 @@ func TestHeldUpFramesAreNeverSent(t *testing.T) {
 	t.Parallel()
 	p := setup(t, func(o *Options) { o.SendWithin = 20 * time.Millisecond })
 	_, done := p.start([]byte("x"), func() bool {
-		time.Sleep(30 * time.Millisecond) // the process is stopped
+		time.Sleep(30 * time.Millisecond) //nolint:forbidigo // the process is stopped
 		return true
 	})
 	_, next := p.start([]byte("x"), nil)
@@ -412,7 +412,7 @@ func TestP4_ABurstOnASlowWay(t *testing.T) {
 			t.Fatalf("after %d bytes: %v", got, err)
 		}
 		got += n
-		time.Sleep(160 * time.Millisecond) // the way is slow
+		time.Sleep(160 * time.Millisecond) //nolint:forbidigo // the way is slow
 	}
 	if took := time.Since(began); time.Duration(checked.Load()) < took/2 || took < 2*within {
 		t.Errorf("the last request was checked after %v of %v", time.Duration(checked.Load()), took)

@@ -13,7 +13,7 @@ func TestFreshSharesASlowReading(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reads := 0
 		f := &Fresh[int]{Every: time.Second, Read: func(context.Context) int {
-			time.Sleep(3 * time.Second)
+			time.Sleep(3 * time.Second) //nolint:forbidigo // by synctest's clock
 			reads++
 			return reads
 		}}

@@ -137,7 +137,7 @@ func (g *Group[T, R]) rest() {
 		g.mu.Lock()
 		ended := g.ended
 		g.mu.Unlock()
-		time.Sleep(time.Until(ended.Add(g.o.Rest)))
+		time.Sleep(time.Until(ended.Add(g.o.Rest))) //nolint:forbidigo // nothing ends a rest
 	}
 }
 

@@ -82,8 +82,13 @@ func (x *erasing) names(ctx context.Context, w *queue.Listed) (bool, error) {
 	if !bytes.Contains(w.Job.Payload, x.name) {
 		return false, nil
 	}
-	j, err := DecodeJob(w.Job.Payload)
-	return err != nil || j.without(x.user) || j.cameTo(x.user), nil
+	return payloadNames(w.Job.Payload, x.user), nil
+}
+
+// payloadNames reports whether the payload of a dead letter names a user, or cannot be read.
+func payloadNames(payload []byte, user string) bool {
+	j, err := DecodeJob(payload)
+	return err != nil || j.without(user) || j.cameTo(user)
 }
 
 // without takes a user out of an event, and reports whether the event named the user.

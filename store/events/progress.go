@@ -58,9 +58,6 @@ type Ends struct {
 // ended is how many have ended.
 func (e *Ends) ended() int64 { return e.Delivered + e.Failed + e.Expired + e.Cancelled + e.Superseded }
 
-// none reports whether nothing was counted.
-func (e *Ends) none() bool { return *e == Ends{} }
-
 // Sent counts the notifications of an event that were sent by the process that targeted it, without
 // those that were stored as jobs.
 type Sent struct {

@@ -82,15 +82,13 @@ const tidyEvery = time.Hour
 
 // Run forgets queues that nobody uses and old dead letters, until ctx ends.
 func (s *Store) Run(ctx context.Context) error {
-	for {
+	for ctx.Err() == nil {
 		if err := s.tidy(ctx); err != nil {
 			s.o.Logger.WarnContext(ctx, "looking after the queues of jobs failed", "error", err)
 		}
 		redisdb.Sleep(ctx, tidyEvery)
-		if ctx.Err() != nil {
-			return nil
-		}
 	}
+	return nil
 }
 
 func (s *Store) tidy(ctx context.Context) error {

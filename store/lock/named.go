@@ -45,8 +45,7 @@ func (l *Locker) WaitAs(ctx context.Context, id string, r Request, held Answer) 
 		return a, err
 	})
 	if a.Status == Held && ctx.Err() != nil {
-		a.Left = max(time.Until(until), 0)
-		return a, nil
+		a.Left, err = max(time.Until(until), 0), nil
 	}
 	return a, err
 }

@@ -14,19 +14,31 @@ import (
 
 // These types are described in the package shard: in job.go and, Claimed, in claimed.go.
 type (
-	Job        = shard.Job        // one piece of work
-	Enqueued   = shard.Enqueued   // the answer for one job
-	Once       = shard.Once       // makes an enqueueing idempotent over many calls
-	Claimed    = shard.Claimed    // a job that this process may work on until its lease ends
-	Result     = shard.Result     // what a handler says about a job
-	Outcome    = shard.Outcome    // how a claimed job goes on
-	ParkedName = shard.ParkedName // says that jobs are parked under a name in a shard
+	// Job is one piece of work.
+	Job = shard.Job
+	// Enqueued is the answer for one job.
+	Enqueued = shard.Enqueued
+	// Once makes an enqueueing idempotent over many calls.
+	Once = shard.Once
+	// Claimed is a job that this process may work on until its lease ends.
+	Claimed = shard.Claimed
+	// Result is what a handler says about a job.
+	Result = shard.Result
+	// Outcome is how a claimed job goes on.
+	Outcome = shard.Outcome
+	// ParkedName says that jobs are parked under a name in a shard.
+	ParkedName = shard.ParkedName
 )
 
 // The outcomes, described in its job.go as well.
 const (
-	Done, Retry, Defer, Dead = shard.Done, shard.Retry, shard.Defer, shard.Dead
-	Continue, Park, Release  = shard.Continue, shard.Park, shard.Release
+	Done     = shard.Done
+	Retry    = shard.Retry
+	Defer    = shard.Defer
+	Dead     = shard.Dead
+	Continue = shard.Continue
+	Park     = shard.Park
+	Release  = shard.Release
 )
 
 // Handler works on claimed jobs. It must call Finish on each, now or later and

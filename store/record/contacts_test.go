@@ -326,6 +326,7 @@ func mustCountReads(t testing.TB, conn *sqlx.Conn, query string, args ...any) (r
 	storetest.Must(t, err)
 	got, err := conn.QueryxContext(t.Context(), query, args...)
 	storetest.Must(t, err)
+	defer got.Close()
 	for got.Next() {
 		rows++
 	}

@@ -13,7 +13,7 @@ import (
 	"fanfare/api"
 )
 
-// KindDevices: a batch of devices was registered; subject is the id of its row, payload the
+// KindDevices says that a batch of devices was registered; subject is the id of its row, payload the
 // BatchSubjects as JSON (store/devices). Builds that do not know the kind leave the row alone.
 const KindDevices = "devices"
 

@@ -151,7 +151,7 @@ func (s *Store) whileLoading(ctx context.Context, sale string, f func() error) e
 // lost reports whether an error of a sale means that it must be restored, as far as it is not known that the
 // record does not have it.
 func (s *Store) lost(sale string, err error) bool {
-	return needsRestore(err) && !(errors.Is(err, stock.ErrAbsent) && s.cache.isAbsent(sale))
+	return needsRestore(err) && (!errors.Is(err, stock.ErrAbsent) || !s.cache.isAbsent(sale))
 }
 
 // needsRestore reports whether an error means that the sale must be restored. An unknown outcome

@@ -31,11 +31,10 @@ const (
 // Run enqueues the jobs of schedules that are due, until ctx ends. Any number of processes may do so at once.
 func (s *Store) Run(ctx context.Context) error {
 	failing := false
-	for {
+	for ctx.Err() == nil {
 		wait, err := s.look(ctx)
 		switch {
-		case ctx.Err() != nil:
-			return nil
+		case ctx.Err() != nil: // no failure: this process stops
 		case err != nil && !failing:
 			s.o.Logger.WarnContext(ctx, "a schedule's job is not enqueued yet; it is tried again", "error", err)
 		case err == nil && failing:
@@ -52,6 +51,7 @@ func (s *Store) Run(ctx context.Context) error {
 		}
 		timer.Stop()
 	}
+	return nil
 }
 
 // look enqueues the jobs that are due. It returns when to look again, for one that is not due yet and for those that were

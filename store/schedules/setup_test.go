@@ -27,7 +27,7 @@ type world struct {
 
 // each runs a test on each database.
 func each(t *testing.T, test func(w *world)) {
-	t.Parallel()
+	t.Helper()
 	storetest.EachSQL(t, func(t *testing.T, url string) {
 		w := &world{t: t, url: url, redis: storetest.Open(t, "embedded")}
 		w.jobs = jobs.New(jobs.Options{DB: w.redis})

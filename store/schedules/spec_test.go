@@ -17,6 +17,7 @@ import (
 
 // J10: any number of processes, whose clocks differ, enqueue one job for each due time.
 func TestJ10_OneJobForEachDueTime(t *testing.T) {
+	t.Parallel()
 	each(t, func(w *world) {
 		const processes, rounds = 8, 5
 		var all [processes]*Store
@@ -48,6 +49,7 @@ func TestJ10_OneJobForEachDueTime(t *testing.T) {
 // J10: a process that dies after it enqueued the job, or whose answer is lost, leaves the schedule to others, who enqueue
 // nothing more. The job may be changed meanwhile.
 func TestJ10_KilledBeforeItAdvances(t *testing.T) {
+	t.Parallel()
 	each(t, func(w *world) {
 		lost := api.Errorf(api.CodeUnknownOutcome, "no answer")
 		dying, ahead := w.process(func(o *Options) {
@@ -74,6 +76,7 @@ func TestJ10_KilledBeforeItAdvances(t *testing.T) {
 
 // J10: after an absence only the latest due time counts.
 func TestJ10_AwayForDays(t *testing.T) {
+	t.Parallel()
 	each(t, func(w *world) {
 		hourly, daily, monthly := w.mustPut("hourly", "0 * * * *"), w.mustPut("daily", "0 3 * * *"), w.mustPut("monthly", "0 0 1 * *")
 		w.at(daily.NextAt.Add(72*time.Hour + time.Minute))
@@ -95,6 +98,7 @@ func TestJ10_AwayForDays(t *testing.T) {
 
 // J10: a job that cannot be enqueued is tried again, and then the latest due time counts. It holds up no others.
 func TestJ10_TheQueueIsFull(t *testing.T) {
+	t.Parallel()
 	each(t, func(w *world) {
 		var full atomic.Bool
 		full.Store(true)
@@ -124,6 +128,7 @@ func TestJ10_TheQueueIsFull(t *testing.T) {
 
 // J10: a schedule that was changed or deleted since a process read its due time is left alone.
 func TestJ10_ChangedAndDeleted(t *testing.T) {
+	t.Parallel()
 	each(t, func(w *world) {
 		first := w.mustPut("s", "0 * * * *")
 		w.at(first.NextAt.Time)
@@ -155,6 +160,7 @@ func TestJ10_ChangedAndDeleted(t *testing.T) {
 
 // J10: a schedule that is put again after its job was enqueued is due later, also if the clock was set back.
 func TestJ10_PutAgain(t *testing.T) {
+	t.Parallel()
 	each(t, func(w *world) {
 		s := w.mustPut("s", "0 * * * *")
 		w.at(s.NextAt.Time)
@@ -170,6 +176,7 @@ func TestJ10_PutAgain(t *testing.T) {
 
 // J10: a due time is met while processes run, also of a schedule that was put just before it. When one stops, others go on.
 func TestJ10_Run(t *testing.T) {
+	t.Parallel()
 	each(t, func(w *world) {
 		other, ahead := w.process()
 		ctx, cancel := context.WithCancel(w.t.Context())
@@ -199,6 +206,7 @@ func TestJ10_Run(t *testing.T) {
 
 // J10: schedules whose queues cannot take a job, or are out of reach, delay no others.
 func TestJ10_OneThatFailsDelaysNoOther(t *testing.T) {
+	t.Parallel()
 	each(t, func(w *world) {
 		s, ahead := w.process(func(o *Options) {
 			o.Enqueue = func(ctx context.Context, queue string, jobs []api.JobRequest, once api.Idempotency) ([]api.JobAccepted, bool, error) {
@@ -232,6 +240,7 @@ func TestJ10_OneThatFailsDelaysNoOther(t *testing.T) {
 }
 
 func TestTooManySchedules(t *testing.T) {
+	t.Parallel()
 	each(t, func(w *world) {
 		for i := range api.MaxSchedules {
 			w.mustPut(fmt.Sprintf("s%d", i), "0 0 1 1 *")

@@ -94,7 +94,7 @@ type counted struct {
 func (s *Store) Run(ctx context.Context) error {
 	var before Counts
 	var waiting []counted
-	for number := 0; ; number++ {
+	for number, ended := 0, false; !ended; number++ {
 		minute := s.present()
 		select {
 		case <-ctx.Done():
@@ -117,10 +117,9 @@ func (s *Store) Run(ctx context.Context) error {
 		} else {
 			waiting = nil
 		}
-		if ctx.Err() != nil {
-			return nil
-		}
+		ended = ctx.Err() != nil
 	}
+	return nil
 }
 
 // writeAll writes minutes, and how much work waits at the end of the last, unless another process does.

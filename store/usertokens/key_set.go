@@ -40,8 +40,8 @@ const (
 type key struct {
 	algorithm jose.SignatureAlgorithm
 	value     any
-	// print is the same for the same key only, and does not tell a secret one.
-	print string
+	// keyPrint is the same for the same key only, and does not tell a secret one.
+	keyPrint string
 }
 
 // newKey makes a key with its print: the thumbprint of a public key (RFC 7638), or a MAC with a

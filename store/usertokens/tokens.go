@@ -151,7 +151,7 @@ func (s *Store) Verify(token string, admit func() error) (u *api.User, forged bo
 	if err != nil {
 		return nil, false, errNotValid()
 	}
-	u.KeyPrint = keys[kid].print
+	u.KeyPrint = keys[kid].keyPrint
 	if s.Ended(u) != "" {
 		return nil, false, errNotValid()
 	}
@@ -177,7 +177,7 @@ func (s *Store) Ended(u *api.User) api.ByeReason {
 // hasKey reports whether the key that signed a user's token is still there.
 func (s *Store) hasKey(u *api.User) bool {
 	k := (*s.keys.Load())[u.KeyID]
-	return k != nil && k.print == u.KeyPrint
+	return k != nil && k.keyPrint == u.KeyPrint
 }
 
 // endedUpTo is the second up to which a user's tokens are ended, if any are.

@@ -253,8 +253,8 @@ func (s *Server) KillConnections() { s.each((*conn).kill) }
 // BlackHole makes every open connection silent for good. New connections work.
 func (s *Server) BlackHole() { s.each((*conn).blackHole) }
 
-// HoldWindows(true) keeps all windows of Options.Window from growing until HoldWindows(false). Then
-// all windows get the bytes that were held back.
+// HoldWindows keeps all windows of Options.Window from growing, or, if on is false, gives all windows the bytes that were
+// held back.
 func (s *Server) HoldWindows(on bool) {
 	s.holding.Store(on)
 	s.each((*conn).giveBackNow)

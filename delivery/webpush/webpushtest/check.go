@@ -70,13 +70,13 @@ func (req *Request) readHeaders(h http.Header) (err error) {
 		return fmt.Errorf("TTL %q", ttl[0])
 	}
 	if len(urgency) > 1 || len(urgency) == 1 && !slices.Contains([]string{"very-low", "low", "normal", "high"}, urgency[0]) {
-		return fmt.Errorf("Urgency %q", urgency)
+		return fmt.Errorf("the header Urgency is %q", urgency)
 	}
 	if len(topic) > 1 || len(topic) == 1 && !topicForm.MatchString(topic[0]) {
-		return fmt.Errorf("Topic %q", topic)
+		return fmt.Errorf("the header Topic is %q", topic)
 	}
 	if req.TTL == 0 && strings.HasSuffix(req.Host, ".notify.windows.com") && h.Get("X-WNS-Cache-Policy") != "no-cache" {
-		return errors.New("Windows' service takes no TTL of 0")
+		return errors.New("the service of Windows takes no TTL of 0")
 	}
 	req.Urgency, req.Topic = h.Get("Urgency"), h.Get("Topic")
 	return nil

@@ -142,9 +142,9 @@ func TestC20_OnceASecond(t *testing.T) {
 				told[fmt.Sprint(s.user, s.typing)]++
 				position = max(position, acked)
 			}
-			time.Sleep(100 * time.Millisecond)
+			time.Sleep(100 * time.Millisecond) //nolint:forbidigo // by synctest's clock
 		}
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) //nolint:forbidigo // by synctest's clock
 		to.tellLater(time.Now())
 		for _, acked := range st.takeSignals() {
 			position = acked
@@ -152,7 +152,7 @@ func TestC20_OnceASecond(t *testing.T) {
 		if len(told) != 2 || told["bobfalse"] > 11 || told["bobtrue"] > 11 || told["bobfalse"] < 5 || position != 101 {
 			t.Errorf("in ten seconds: %v, and at last %d", told, position)
 		}
-		time.Sleep(2 * time.Second)
+		time.Sleep(2 * time.Second) //nolint:forbidigo // by synctest's clock
 		to.tellLater(time.Now())
 		to.tellLater(time.Now().Add(time.Second))
 		if len(to.signals.read)+len(to.signals.typed) != 0 {

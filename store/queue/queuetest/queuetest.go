@@ -137,7 +137,7 @@ func MustState(t testing.TB, db *redisdb.DB, queue, p string) *State {
 		}
 		return out
 	}
-	slots, later := c.ZRange(ctx, p+"later", 0, -1).Val(), 0
+	slots := c.ZRange(ctx, p+"later", 0, -1).Val()
 	for _, slot := range slots {
 		for _, text := range c.LRange(ctx, p+"later:"+slot, 0, -1).Val() {
 			job, _ := s.note(text)
@@ -145,7 +145,7 @@ func MustState(t testing.TB, db *redisdb.DB, queue, p string) *State {
 			s.Later = append(s.Later, job)
 		}
 	}
-	fmt.Sscan(c.HGet(ctx, p+"stats", "later").Val(), &later)
+	later, _ := c.HGet(ctx, p+"stats", "later").Int() // 0: it is absent
 	if s.lists = len(slots); later != len(s.Later) {
 		s.wrong = append(s.wrong, fmt.Sprintf("%d jobs for later are counted as %d", len(s.Later), later))
 	}

@@ -119,16 +119,20 @@ func (s *Shard) eachOfList(ctx context.Context, where, command, key string, f fu
 
 // found calls f with a job. Entries that are no job are left out.
 func (s *Shard) found(where, eid, text string, f func(*Listed) error) error {
-	e, err := parseEntry([]byte(text))
-	if err != nil || e.Job.ID == "" {
-		return nil
+	if e, err := parseEntry([]byte(text)); err == nil && e.Job.ID != "" {
+		return f(s.listed(e, where, eid, text))
 	}
+	return nil
+}
+
+// listed describes a job by its entry: the text, where it is and the id that the entry has there.
+func (s *Shard) listed(e *Entry, where, eid, text string) *Listed {
 	e.Job.Shard = s.n
 	w := &Listed{Job: e.Job, Since: e.since, Attached: e.attachments != "", shard: s, where: where, eid: eid, text: text}
 	if w.Since == 0 {
 		w.Since, _ = strconv.ParseInt(strings.SplitN(eid, "-", 2)[0], 10, 64) // Redis made the id of the entry
 	}
-	return f(w)
+	return w
 }
 
 // Rewrite gives the job another payload and lets it run as soon as it may, not before its NotBefore. It reports whether it

@@ -293,9 +293,10 @@ func appendResult(args []any, c *Claimed, r *Result) []any {
 		label = "done"
 	}
 	payload, fence, class := "", c.Fence, ""
-	if r.Outcome == Done {
+	switch r.Outcome {
+	case Done:
 		class = r.Failures
-	} else if r.Outcome == Retry || r.Outcome == Defer || r.Outcome == Dead { // it may become a dead letter
+	case Retry, Defer, Dead: // it may become a dead letter
 		class = c.Class
 	}
 	aside := r.Parked
