@@ -561,13 +561,16 @@ func TestC6_PagesAreBoundedInBytes(t *testing.T) {
 	eachWorld(t, Options{}, func(t *testing.T, w *world) {
 		w.mustCreate("a", "alice", "bob")
 		long := strings.Repeat("🎉", 4000)
-		const sent = 150
+		sent := int64(150)
+		if w.db.Embedded() {
+			sent = 70 // still more than a page; long texts take it many times as long
+		}
 		for range sent {
 			w.mustSend("a", "alice", long)
 		}
 		for _, backwards := range []bool{false, true} {
-			next, seen := int64(0), 0
-			for pages := 0; seen < sent; pages++ {
+			next := int64(0)
+			for pages := 0; next < sent; pages++ {
 				q := MessagesQuery{After: &next, Limit: 500}
 				if backwards {
 					before := sent + 1 - next
@@ -586,7 +589,7 @@ func TestC6_PagesAreBoundedInBytes(t *testing.T) {
 						t.Fatalf("message %d of the page is %d, want %d", i, m.ID, want)
 					}
 				}
-				next, seen = next+int64(len(items)), seen+len(items)
+				next += int64(len(items))
 			}
 		}
 	})
