@@ -14,14 +14,14 @@ import (
 // else is refused.
 func TestC8_OneUserDoesNotFillRedis(t *testing.T) {
 	t.Parallel()
-	const maxMemory = 150 << 20
-	server := storetest.Redis(t, "--maxmemory", fmt.Sprint(maxMemory))
+	mib := storetest.Sized(150, 50)
+	server := storetest.Redis(t, "--maxmemory", fmt.Sprint(mib<<20))
 	w := setupOn(t, storetest.Open(t, server.URL()))
 	w.mustChat("many", "eve", "silent")
 	w.mustChat("other", "ann", "bob")
 	token := w.mustToken("eve")
 	body := `{"text":"` + strings.Repeat("😀", api.MaxMessageText) + `"}`
-	const messages = 9600 // 150 MB
+	messages := 64 * mib // their texts take all of Redis
 	storetest.AtOnce(t, 16, func(ctx context.Context, _ int) error {
 		for range messages / 16 {
 			a, err := w.try(call{method: "POST", path: "/v1/chats/many/messages", body: body}.with(token))
