@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
@@ -105,7 +106,11 @@ func TestClocksThatAreWrong(t *testing.T) {
 	// checkTokens asks about a user's tokens again and again, without a pause.
 	vars = append(vars, "FANFARE_USER_KEYS_FILE="+file, "FANFARE_USER_RATE_LIMIT=off")
 	right := mustServe(t, t.TempDir(), append(vars, apns.Env()...)...)
-	right.mustRegister(1)
+	clocks := []struct {
+		name         string
+		shift, jumps time.Duration
+	}{{"Slow", -2 * time.Minute, 0}, {"Fast", 2 * time.Minute, 0}, {"JumpsAhead", 2 * time.Minute, 1500 * time.Millisecond}, {"JumpsBack", -2 * time.Minute, 1500 * time.Millisecond}}
+	right.mustRegister(len(clocks))
 	ttl := map[string]any{"title": "x", "ttl_seconds": 60}
 	right.must(201, nil, "PUT", "/v1/event-types/brief", ttl)
 	right.must(201, nil, "POST", "/v1/chats", map[string]any{"id": "team", "creator": "ann", "members": []string{"ann", "user-0"}})
@@ -116,21 +121,19 @@ func TestClocksThatAreWrong(t *testing.T) {
 	storetest.Must(t, err)
 	storetest.Must(t, os.WriteFile(apps, list, 0o600))
 	vars = append(vars, "FANFARE_APPS_FILE="+apps, "FANFARE_APNS_CA_FILE="+apns.CAFile())
-	for name, clock := range map[string]struct{ shift, jumps time.Duration }{
-		"Slow": {-2 * time.Minute, 0}, "Fast": {2 * time.Minute, 0},
-		"JumpsAhead": {2 * time.Minute, 1500 * time.Millisecond}, "JumpsBack": {-2 * time.Minute, 1500 * time.Millisecond},
-	} {
-		p := mustServeShifted(t, clock.shift, clock.jumps, vars...)
-		t.Run(name, func(t *testing.T) {
+	for n, clock := range clocks {
+		t.Run(clock.name, func(t *testing.T) {
+			t.Parallel()
+			p := mustServeShifted(t, clock.shift, clock.jumps, vars...)
 			p.checkClock(t, clock.shift)
 			if clock.jumps > 0 {
 				p.checkClock(t, 0)
 			}
-			t.Run("Events", func(t *testing.T) { checkLifetimes(t, p, apns) })
-			t.Run("Sale", func(t *testing.T) { checkWindows(t, p, name) })
-			t.Run("Hold", func(t *testing.T) { checkHold(t, p, "hold-"+name) })
+			t.Run("Events", func(t *testing.T) { checkLifetimes(t, p, apns, n) })
+			t.Run("Sale", func(t *testing.T) { checkWindows(t, p, clock.name) })
+			t.Run("Hold", func(t *testing.T) { checkHold(t, p, "hold-"+clock.name) })
 			t.Run("Presence", func(t *testing.T) {
-				user := "user-" + name
+				user := "user-" + clock.name
 				p.mustFollow(user, "")
 				left := db.Client().PTTL(t.Context(), live.PresenceKey(user)).Val()
 				if left <= 15*time.Second || left > 30*time.Second {
@@ -140,7 +143,7 @@ func TestClocksThatAreWrong(t *testing.T) {
 			t.Run("Token", func(t *testing.T) { checkTokens(t, p, right, keys) })
 			t.Run("Lease", func(t *testing.T) {
 				p.kill() // within its lease: another process takes its work over
-				right.checkDelivery(t, apns)
+				right.checkDelivery(t, apns, n)
 			})
 		})
 	}
@@ -162,17 +165,22 @@ func (p *program) checkClock(t *testing.T, shift time.Duration) {
 	})
 }
 
-// checkDelivery posts an event and waits until APNs has it.
-func (p *program) checkDelivery(t *testing.T, apns *apnstest.Server) apnstest.Request {
+// checkDelivery posts an event to the user of this number and waits until APNs has it.
+func (p *program) checkDelivery(t *testing.T, apns *apnstest.Server, user int) apnstest.Request {
 	t.Helper()
-	before := apns.Total()
-	p.must(202, nil, "POST", "/v1/events", map[string]any{"type": "brief", "audience": map[string]any{"users": []string{"user-0"}}})
-	apns.MustWait(t, before+1, 30*time.Second)
-	got := apns.Of(deviceToken(0))
-	return got[len(got)-1]
+	return p.checkPush(t, apns, user, map[string]any{"type": "brief", "audience": map[string]any{"users": []string{fmt.Sprint("user-", user)}}})
 }
 
-func checkLifetimes(t *testing.T, p *program, apns *apnstest.Server) {
+// checkPush posts an event to the user of this number, to whom nobody else posts meanwhile, and waits until APNs has it.
+func (p *program) checkPush(t *testing.T, apns *apnstest.Server, user int, event map[string]any) apnstest.Request {
+	t.Helper()
+	before := len(apns.Of(deviceToken(user)))
+	p.must(202, nil, "POST", "/v1/events", event)
+	storetest.Eventually(t, 30*time.Second, "APNs has it", func() bool { return len(apns.Of(deviceToken(user))) > before })
+	return apns.Of(deviceToken(user))[before]
+}
+
+func checkLifetimes(t *testing.T, p *program, apns *apnstest.Server, user int) {
 	t.Helper()
 	wantEnd := func(r apnstest.Request, began time.Time) {
 		t.Helper()
@@ -182,15 +190,11 @@ func checkLifetimes(t *testing.T, p *program, apns *apnstest.Server) {
 		}
 	}
 	began := time.Now()
-	wantEnd(p.checkDelivery(t, apns), began)
-	event := greeting("user-0")
+	wantEnd(p.checkDelivery(t, apns, user), began)
+	event := greeting(fmt.Sprint("user-", user))
 	event["expires_at"] = time.Now().Add(time.Minute)
 	began = time.Now()
-	before := apns.Total()
-	p.must(202, nil, "POST", "/v1/events", event)
-	apns.MustWait(t, before+1, 30*time.Second)
-	got := apns.Of(deviceToken(0))
-	wantEnd(got[len(got)-1], began)
+	wantEnd(p.checkPush(t, apns, user, event), began)
 	event["expires_at"] = time.Now().Add(-time.Minute)
 	p.must(422, nil, "POST", "/v1/events", event)
 }
