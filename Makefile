@@ -20,7 +20,8 @@ SEED ?=
 FAULTS = ^Test(AMasterAndItsReplicaStayAway|WritesAreBackWithTheReplica|SQLOrAPNsStaysAway|AFullRedisDrainsWhenAPNsHeals|FaultsOfLinks)$$
 CLOCKS = ^TestClocksThatAreWrong$$
 CAPACITY = ^Test(Q5_NoLostWakeUp|BacklogDrains|OneUserEventDuringAFanOut|W17_AMixedAudienceWhileFCMHangs|RedisNearMaxmemory|HostileClients|IdleStreamsMemory|MemoryOfAOneDeviceEvent)$$
-COMPILED = GOFLAGS="$(GOFLAGS) -gcflags=modernc.org/...=-race=false -gcflags=github.com/yuin/gopher-lua/...=-race=false"
+COMPILED = GOFLAGS="$(GOFLAGS) -gcflags=modernc.org/...=-race=false -gcflags=github.com/yuin/gopher-lua/...=-race=false" \
+	GORACE="atexit_sleep_ms=100 clear_shadow_mmap_threshold=16777216"
 
 .DEFAULT_GOAL := help
 .PHONY: help build release image quick test full capacity engines clocks faults faults-short soak fuzz bench bench-growth bench-against lint size openapi chart clients

@@ -138,7 +138,7 @@ func environment(vars []string) []string {
 		vars = append([]string{"FANFARE_EMBEDDED=memory"}, vars...)
 	}
 	return append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "TMPDIR=" + os.TempDir(),
-		"GORACE=halt_on_error=1 exitcode=66 atexit_sleep_ms=10"}, vars...)
+		"GORACE=halt_on_error=1 exitcode=66 atexit_sleep_ms=10 clear_shadow_mmap_threshold=16777216"}, vars...)
 }
 
 // launch starts the program in a directory without waiting for anything.
