@@ -7,7 +7,7 @@ CREATE TABLE IF NOT EXISTS versions (
     version BIGINT      NOT NULL
 ) ENGINE = InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin;
 -- +goose StatementEnd
-INSERT IGNORE INTO versions (name, version) VALUES ('event_types', 0), ('api_keys', 0), ('user_tokens', 0), ('schedules', 0), ('broadcasts', 0);
+INSERT IGNORE INTO versions (name, version) VALUES ('event_types', 0), ('api_keys', 0), ('user_tokens', 0), ('schedules', 0), ('broadcasts', 0), ('facts', 0);
 
 -- +goose StatementBegin
 CREATE TABLE IF NOT EXISTS event_types (
@@ -258,5 +258,12 @@ CREATE TABLE IF NOT EXISTS broadcasts (
     created_at  BIGINT       NOT NULL,
     updated_at  BIGINT       NOT NULL,
     KEY broadcasts_by_app (topic, environment, object)
+) ENGINE = InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+CREATE TABLE IF NOT EXISTS fact_types (
+    type  VARCHAR(128) NOT NULL PRIMARY KEY,
+    since BIGINT       NOT NULL
 ) ENGINE = InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin;
 -- +goose StatementEnd

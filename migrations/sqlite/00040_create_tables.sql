@@ -7,7 +7,7 @@ CREATE TABLE IF NOT EXISTS versions (
     version INTEGER NOT NULL
 ) WITHOUT ROWID;
 -- +goose StatementEnd
-INSERT OR IGNORE INTO versions (name, version) VALUES ('event_types', 0), ('api_keys', 0), ('user_tokens', 0), ('schedules', 0), ('broadcasts', 0);
+INSERT OR IGNORE INTO versions (name, version) VALUES ('event_types', 0), ('api_keys', 0), ('user_tokens', 0), ('schedules', 0), ('broadcasts', 0), ('facts', 0);
 
 -- +goose StatementBegin
 CREATE TABLE IF NOT EXISTS event_types (
@@ -260,3 +260,10 @@ CREATE TABLE IF NOT EXISTS broadcasts (
 ) WITHOUT ROWID;
 -- +goose StatementEnd
 CREATE INDEX IF NOT EXISTS broadcasts_by_app ON broadcasts (topic, environment, object);
+
+-- +goose StatementBegin
+CREATE TABLE IF NOT EXISTS fact_types (
+    type  TEXT    NOT NULL PRIMARY KEY,
+    since INTEGER NOT NULL
+) WITHOUT ROWID;
+-- +goose StatementEnd

@@ -3,6 +3,7 @@
 //
 //	table          one row is                     key
 //	versions       a counter that processes poll  name
+//	fact_types     a type of facts that are written  type
 //	event_types    the templates of a type, with revision type
 //	user_settings  a user's settings version      user_id
 //	devices        a registered device, or activity token

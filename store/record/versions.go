@@ -15,6 +15,7 @@ const (
 	VersionKeys       = "api_keys"
 	VersionUserTokens = "user_tokens"
 	VersionBroadcasts = "broadcasts"
+	VersionFacts      = "facts"
 )
 
 // versionSchedules is raised by each change of a schedule. Nobody polls it: changes take its row lock.
