@@ -248,6 +248,46 @@ func (q *Queue) deadLetter(d deadEntry) api.DeadLetter {
 		Queue: queue, Attempts: attempts, LastError: get("err"), FailedAt: api.AtMillis(d.position.ms), Payload: payload}
 }
 
+// Letter names a dead letter of a shard by its own id there.
+type Letter struct {
+	Shard int
+	ID    string
+}
+
+// Letters reads dead letters in one pipeline. One that is gone is nil.
+func (q *Queue) Letters(ctx context.Context, letters []Letter) ([]*api.DeadLetter, error) {
+	cmds, found := make([]redis.Cmder, len(letters)), make([]*api.DeadLetter, len(letters))
+	for i, l := range letters {
+		cmds[i] = redis.NewXMessageSliceCmd(ctx, "xrange", q.shards[l.Shard].DeadKey(), l.ID, l.ID)
+	}
+	if len(cmds) == 0 {
+		return found, nil
+	}
+	if err := q.db.Pipeline(ctx, redisdb.Read, cmds...); err != nil {
+		return nil, err
+	}
+	for i, cmd := range cmds {
+		entries, err := cmd.(*redis.XMessageSliceCmd).Result()
+		if err != nil {
+			return nil, fmt.Errorf("read a dead letter of %s: %w", q.o.Name, err)
+		}
+		if len(entries) > 0 {
+			found[i] = new(q.deadLetter(deadEntry{position: deadAt(letters[i].ID, letters[i].Shard, 0), values: entries[0].Values}))
+		}
+	}
+	return found, nil
+}
+
+// ToldLetter is the dead letter with an id in a shard as it was left for the relay of facts (part_facts.lua): without its payload and
+// its last error. failed reports whether its job counts as failed.
+func (q *Queue) ToldLetter(shard int, id, text string) (l *api.DeadLetter, failed bool) {
+	var told struct{ I, G, Reason, Label, Attempts, Class string }
+	_ = json.Unmarshal([]byte(text), &told) // a script wrote it
+	l = new(q.deadLetter(deadEntry{position: deadAt(id, shard, 0), values: map[string]any{
+		"i": told.I, "g": told.G, "reason": told.Reason, "attempts": told.Attempts, "class": told.Class}}))
+	return l, told.Label == "failed"
+}
+
 // RetryDead queues a dead letter again: its attempts start at 0, its fence goes
 // on rising. With once.Key it is idempotent over calls; retrying one that is
 // queued already is no error. Errors are api.CodeNotFound, api.CodeConflict if another job has its unique id,

@@ -86,6 +86,13 @@ type Options struct {
 	// Retry is the script that queues a dead letter again: it has the keys, the arguments and the statuses of
 	// dead_retry.lua, which is the default. It must also wake a worker for the job.
 	Retry *redisdb.Script
+	// Lanes says that the shards of the queue have the lanes of facts.
+	Lanes bool
+	// Tells says, at each call, what is left for the relay of facts when jobs end: l dead letters, e that no job of a group is left,
+	// or that a job with a report is too old. Default: nothing.
+	Tells func() string
+	// Left is called when something may have been left for the relay in a shard. It must be quick. Default: nobody is told.
+	Left func(shard int)
 	// OnEmptied is told, perhaps several times, when keys are gone that this process had
 	// worked with: Redis was emptied, or restarted without its data. Default: nobody.
 	OnEmptied func()
@@ -109,7 +116,7 @@ func New(db *redisdb.DB, o Options) *Queue {
 	q := &Queue{db: db, o: o, full: make([]atomic.Int64, o.Shards)}
 	q.common = shard.New(db, shard.Options{Name: o.Name, Shards: o.Shards, MaxAttempts: o.MaxAttempts, Batch: o.Batch, Lease: o.Lease,
 		Retention: o.Retention, GroupRetention: o.GroupRetention, ReportRetention: o.ReportRetention, MaxAge: o.MaxAge,
-		RetryBase: o.RetryBase, RetryMax: o.RetryMax, MaxDead: maxDead, DeadRetention: deadRetention, OnEmptied: o.OnEmptied, Logger: o.Logger})
+		RetryBase: o.RetryBase, RetryMax: o.RetryMax, MaxDead: maxDead, DeadRetention: deadRetention, OnEmptied: o.OnEmptied, Lanes: o.Lanes, Tells: o.Tells, Left: o.Left, Logger: o.Logger})
 	for n := range o.Shards {
 		q.shards = append(q.shards, q.common.Shard(n))
 	}
@@ -176,6 +183,15 @@ func (q *Queue) Shards() int { return q.o.Shards }
 
 // Route gives the shard of a routing key: stable over processes and releases.
 func (q *Queue) Route(key string) int { return int(xxhash.Sum64String(key) % uint64(q.o.Shards)) }
+
+// LaneOf gives the lane of the facts about a key: the shard of the job if the key is an id that NewID made, or else that of the
+// routing key.
+func (q *Queue) LaneOf(key string) int {
+	if n, ok := ParseID(key); ok && n < q.o.Shards {
+		return n
+	}
+	return q.Route(key)
+}
 
 // KeyBeside names a key in the slot of a shard, for what belongs to the shard's jobs and not to the queue. name is
 // none of the queue's own.

@@ -36,6 +36,37 @@ func (q *Queue) Report(ctx context.Context, shard int, id string) (text string, 
 	return text, CancelMark(mark), nil
 }
 
+// ReportsOf reads the reports of some jobs and their marks, in one pipeline. Jobs of which nobody knows any more, and texts that are
+// no ids, are left out.
+func (q *Queue) ReportsOf(ctx context.Context, ids []string) ([]Reported, error) {
+	var known []string
+	var cmds []redis.Cmder
+	for _, id := range ids {
+		if shard, ok := ParseID(id); ok && shard < q.o.Shards {
+			key, field := q.shards[shard].ReportKey(id)
+			known, cmds = append(known, id), append(cmds, redis.NewSliceCmd(ctx, "hmget", key, field, field+cancelMark))
+		}
+	}
+	if len(cmds) == 0 {
+		return nil, nil
+	}
+	if err := q.db.Pipeline(ctx, redisdb.Read, cmds...); err != nil {
+		return nil, fmt.Errorf("read reports of %s: %w", q.o.Name, err)
+	}
+	var read []Reported
+	for i, cmd := range cmds {
+		values, err := cmd.(*redis.SliceCmd).Result()
+		if err != nil {
+			return nil, fmt.Errorf("read report of %s: %w", known[i], err)
+		}
+		mark, _ := strconv.ParseInt(redisdb.Text(values[1]), 10, 64)
+		if text := redisdb.Text(values[0]); text != "" {
+			read = append(read, Reported{ID: known[i], Report: text, Cancelled: CancelMark(mark)})
+		}
+	}
+	return read, nil
+}
+
 // cancelMark ends the name of a cancelled report's mark, which is beside the report and lives as long:
 // report_cancel.lua and reports_list.lua have the same. Builds that do not know the mark take it for no
 // report, and leave it as it is.

@@ -24,6 +24,8 @@ type (
 	Claimed = shard.Claimed
 	// Result is what a handler says about a job.
 	Result = shard.Result
+	// Fact is one thing that happened.
+	Fact = shard.Fact
 	// Outcome is how a claimed job goes on.
 	Outcome = shard.Outcome
 	// ParkedName says that jobs are parked under a name in a shard.

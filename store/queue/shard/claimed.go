@@ -185,19 +185,23 @@ func (c *Claimed) AwaitFresh(ctx context.Context) bool {
 	return false
 }
 
+// Named reports whether the job is known by its id after its end: a dead letter that was retried is, and what was told of its end
+// may have been told before.
+func (c *Claimed) Named() bool { return c.past.named != "" }
+
 // Mark notes that a part of the job has ended and how, so that the process that takes
 // the job over can read it (Queue.Marks), and replaces the job's report unless it is "". Marks
 // are gathered as results are, and written with or before the job's own result; they
 // stay until the job is done, at most MaxAge or GroupRetention. Call it before Finish.
-// Marks of a job that another process took over are not written.
-func (c *Claimed) Mark(name, value, report string) {
+// Marks of a job that another process took over are not written. The facts are told with the mark, or with the job's result.
+func (c *Claimed) Mark(name, value, report string, facts ...Fact) {
 	w := c.worker
 	w.mu.Lock()
 	if c.gone || c.finished.Load() { // another process has the job, or will have it: its marks count
 		w.mu.Unlock()
 		return
 	}
-	w.results.mark(c, name, value, report)
+	w.results.mark(c, name, value, report, facts)
 	w.results.since.CompareAndSwap(0, max(w.process.clock(), 1))
 	w.mu.Unlock()
 	w.sender.wake()

@@ -108,7 +108,7 @@
 //	stats                hash    counters                       for ever
 //	served               string  somebody works on this shard   3 leases
 //
-// Those of KeyBeside are in the slot as well; its callers describe them.
+// Those of KeyBeside are in the slot as well; its callers describe them. So are the facts of store/facts.
 //
 // Ids of a time share a hash, because small hashes are a fraction of the price of
 // keys: reports and groups those of a 32nd of a second, in which events of one call

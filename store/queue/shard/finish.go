@@ -3,7 +3,6 @@ package shard
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -47,6 +46,7 @@ type marked struct {
 	c      *Claimed
 	fields []any // name, value, and so on
 	report string
+	facts  []Fact
 }
 
 // parts is how many parts were marked.
@@ -89,13 +89,13 @@ func (r *results) forget(e *ended) {
 }
 
 // mark lets a mark wait.
-func (r *results) mark(c *Claimed, name, value, report string) {
+func (r *results) mark(c *Claimed, name, value, report string, facts []Fact) {
 	m := r.marks[c]
 	if m == nil {
 		m = &marked{c: c}
 		r.marks[c] = m
 	}
-	m.fields = append(m.fields, name, value)
+	m.fields, m.facts = append(m.fields, name, value), append(m.facts, facts...)
 	if report != "" {
 		m.report = report
 	}
@@ -122,6 +122,7 @@ func (r *results) takeMarks(ending []ended) (all []*marked, gone []string) {
 		}
 		if m := r.marks[e.c]; m != nil { // the result makes its marks needless
 			e.parts += m.parts()
+			e.r.Facts = append(m.facts, e.r.Facts...)
 			delete(r.marks, e.c)
 		}
 		if e.c.marked {
@@ -170,7 +171,7 @@ func (r *results) putBack(c *call, refused bool) (giveUp bool) {
 			continue
 		}
 		if later := r.marks[m.c]; later != nil {
-			m.fields = append(m.fields, later.fields...)
+			m.fields, m.facts = append(m.fields, later.fields...), append(m.facts, later.facts...)
 			m.report = cmp.Or(later.report, m.report)
 		}
 		r.marks[m.c] = m
@@ -246,81 +247,6 @@ func (w *Worker) nextCall() *call {
 	return c
 }
 
-// fill writes the arguments, in the order of call_finish.lua: the jobs whose end
-// changes nothing but their entry come first.
-func (w *Worker) fill(c *call) {
-	o := &w.Options
-	age := int64(-1)
-	if o.MaxAge > 0 {
-		age = MS(o.MaxAge)
-	}
-	var plain, other []ended
-	reportTTL := o.ReportRetention
-	for _, e := range c.results {
-		reportTTL = max(reportTTL, e.r.ReportTTL)
-		if e.plain() {
-			plain = append(plain, e)
-		} else {
-			other = append(other, e)
-		}
-	}
-	c.results = append(plain, other...)
-	c.args = make([]any, 0, 9+3*len(plain)+13*len(other)+8*len(c.marks))
-	c.args = append(c.args, MS(o.Retention), MS(o.GroupRetention), MS(reportTTL), o.MaxAttempts, age, len(plain), len(other), len(c.marks), len(c.unmark))
-	for _, e := range plain {
-		c.args = append(c.args, e.c.place, e.c.ID, e.r.Report)
-	}
-	for i := range other {
-		c.args = appendResult(c.args, other[i].c, &other[i].r)
-	}
-	for _, m := range c.marks {
-		c.args = append(append(c.args, m.c.ID, m.report, len(m.fields)), m.fields...)
-	}
-	for _, id := range c.unmark {
-		c.args = append(c.args, id)
-	}
-}
-
-// plain reports whether the job is done and nothing but its entry and report has to change.
-func (e *ended) plain() bool {
-	return e.r.Outcome == Done && e.c.past.bare(&e.c.Job) && len(e.r.Counts) == 0 && e.r.Note == "" && e.r.Failures == ""
-}
-
-// appendResult adds a result's arguments, in the order of call_finish.lua.
-func appendResult(args []any, c *Claimed, r *Result) []any {
-	outcome, label := outcomeNames[r.Outcome], r.Label
-	if r.Outcome == Done && label == "" {
-		label = "done"
-	}
-	payload, fence, class := "", c.Fence, ""
-	switch r.Outcome {
-	case Done:
-		class = r.Failures
-	case Retry, Defer, Dead: // it may become a dead letter
-		class = c.Class
-	}
-	aside := r.Parked
-	if r.Outcome != Park {
-		aside = r.Note
-	}
-	if r.Untouched {
-		fence = c.past.fence
-	}
-	if r.Payload != nil {
-		payload = "1" + string(r.Payload)
-	}
-	return append(args, c.place, outcome, c.past.head(&c.Job), fence, label, countsText(r.Counts), MS(c.Wait(*r)), payload, aside, r.Reason, r.Err, r.Report, class)
-}
-
-// countsText encodes the changes to a group's counters for scripts; "" means no change.
-func countsText(counts map[string]int64) string {
-	if len(counts) == 0 {
-		return ""
-	}
-	b, _ := json.Marshal(counts) // numbers always marshal
-	return string(b)
-}
-
 // applyCall ends the jobs whose results are recorded and hands out the claimed ones.
 func (w *Worker) applyCall(c *call, answer []any, sent time.Time) {
 	w.Depth.Store(redisdb.Number(answer[callWaiting]))
@@ -328,6 +254,9 @@ func (w *Worker) applyCall(c *call, answer []any, sent time.Time) {
 	answers := redisdb.Text(answer[callAnswer])
 	if len(answers) < len(c.results) {
 		answers += strings.Repeat(string(finishLost), len(c.results)-len(answers))
+	}
+	if c.leaves {
+		w.Left(w.n)
 	}
 	waits, back := false, false
 	for i, e := range c.results {

@@ -73,6 +73,16 @@ type Once struct {
 	TTL time.Duration
 }
 
+// Fact is one thing that happened, for the readers of facts (store/facts).
+type Fact struct {
+	// Lane is the lane of its key (Queue.Route). In the queue whose shards have the lanes it is told at once if it is the lane of
+	// its job's shard. Otherwise a relay moves it.
+	Lane int
+	// Type is "" for an event that may be over: the relay finds out.
+	Type, Key string
+	Data      []byte // JSON
+}
+
 // Outcome is how a claimed job goes on.
 type Outcome int
 
@@ -124,6 +134,8 @@ type Result struct {
 	// Failures says, after Done, which work of the job failed, for Failures of the queue: lines of JSON objects. They
 	// are kept with the group, or without one under the job's id. A shard keeps the first 200 of a group.
 	Failures string
+	// Facts are told if the result is recorded and the job is not dead.
+	Facts []Fact
 	// Reason and Err tell people why (Dead, Retry, Defer).
 	Reason string
 	Err    string

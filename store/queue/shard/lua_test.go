@@ -14,8 +14,8 @@ import (
 )
 
 // mostLua bounds the code of a script with all that it includes: Redis makes its functions
-// anew for every call.
-const mostLua = 400
+// anew for every call. One that tells facts may be longer: it is called only while facts are told.
+const mostLua, mostTold = 400, 470
 
 func TestScripts(t *testing.T) {
 	t.Parallel()
@@ -25,8 +25,12 @@ func TestScripts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n := len(codeOf(script.Source())); n > mostLua {
-			t.Errorf("%s has %d lines of code with what it includes, more than %d", name, n, mostLua)
+		most := mostLua
+		if strings.HasSuffix(name, "_told.lua") {
+			most = mostTold
+		}
+		if n := len(codeOf(script.Source())); n > most {
+			t.Errorf("%s has %d lines of code with what it includes, more than %d", name, n, most)
 		}
 	}
 }
@@ -36,8 +40,17 @@ func TestScripts(t *testing.T) {
 // parts take.
 func TestPartsSayWhatTheyTakeAndGive(t *testing.T) {
 	t.Parallel()
-	parts := map[string]part{"clock.lua": {gives: []string{"now_us", "int"}}}
-	giver := map[string]string{"now_us": "clock.lua", "int": "clock.lua"}
+	parts := map[string]part{ // of the package redisdb
+		"clock.lua":       {gives: []string{"now_us", "int"}},
+		"fact_append.lua": {takes: []string{"P", "int"}, gives: []string{"append_fact", "save_facts"}},
+		"fact_leave.lua":  {takes: []string{"P"}, gives: []string{"leave_fact"}},
+	}
+	giver := map[string]string{}
+	for name, p := range parts {
+		for _, given := range p.gives {
+			giver[given] = name
+		}
+	}
 	for _, name := range mustLuaFiles(t) {
 		if strings.HasPrefix(name, "part_") {
 			parts[name] = mustPart(t, name)

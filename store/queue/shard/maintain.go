@@ -142,7 +142,7 @@ func (m *maintainer) look(ctx context.Context, l *session, orphans bool) (u upke
 	w, busy := m.w, m.w.busy()
 	cmd := w.Scripts.look.Cmd(ctx, w.Keys(), l.name, MS(w.Lease), busy,
 		MS(w.Retention), MS(w.GroupRetention), MS(w.ReportRetention), maxLost, MS(w.DeadRetention), w.MaxDead,
-		MS(servedLeases*w.Lease), orphans, w.sender.name(), w.Producer.name(), MS(memoTTL))
+		MS(servedLeases*w.Lease), orphans, w.sender.name(), w.Producer.name(), MS(memoTTL), w.Tells())
 	sent := time.Now()
 	if err := w.trip(ctx, cmd); err != nil {
 		return u, err

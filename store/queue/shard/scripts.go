@@ -14,7 +14,7 @@ var Lua embed.FS
 
 // Scripts are the scripts of a shard; each is called from exactly one method.
 type Scripts struct {
-	enqueue, finish                      *redisdb.Script
+	enqueue, finish, finishTold          *redisdb.Script
 	begin, compare, end                  *redisdb.Script
 	look, check                          *redisdb.Script
 	rewrite, renameAttached, renameMarks *redisdb.Script
@@ -27,7 +27,7 @@ type Scripts struct {
 var loadScripts = sync.OnceValue(func() *Scripts {
 	get := func(name string) *redisdb.Script { return redisdb.MustScript(Lua, "lua/"+name+".lua") }
 	return &Scripts{
-		enqueue: get("call_enqueue"), finish: get("call_finish"),
+		enqueue: get("call_enqueue"), finish: get("call_finish"), finishTold: get("call_finish_told"),
 		begin: get("session_begin"), compare: get("session_compare"), end: get("session_end"),
 		look: get("shard_look"), check: get("shard_check"),
 		rewrite: get("job_rewrite"), renameAttached: get("attachment_rename"), renameMarks: get("marks_rename"),

@@ -51,6 +51,7 @@ type call struct {
 	results  []ended
 	marks    []*marked
 	unmark   []string       // jobs whose marks are deleted
+	leaves   bool           // it may leave facts for the relay
 	stored   map[int]*Entry // the jobs that it stores, by the position of their text in the arguments
 
 	session  *session // the session that claims; nil: nobody claims

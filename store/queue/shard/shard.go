@@ -27,6 +27,9 @@ type Options struct {
 	MaxDead                                    int           // dead letters that a shard keeps
 	DeadRetention                              time.Duration // of a dead letter
 	OnEmptied                                  func()
+	Lanes                                      bool          // the shards have the lanes of facts
+	Tells                                      func() string // what is told of jobs that end (lua/part_facts.lua)
+	Left                                       func(shard int)
 	Logger                                     *slog.Logger
 }
 
@@ -60,6 +63,12 @@ const namesWait = 256
 
 // New makes what the shards of a queue share. It talks to nobody.
 func New(db *redisdb.DB, o Options) *Common {
+	if o.Tells == nil {
+		o.Tells = func() string { return "" }
+	}
+	if o.Left == nil {
+		o.Left = func(int) {}
+	}
 	return &Common{Options: o, Scripts: loadScripts(), Names: make(chan ParkedName, namesWait), db: db, embedded: db.Embedded(), made: time.Now()}
 }
 

@@ -38,6 +38,7 @@ local function bury(e, why, retention)
     'reason', why.reason, 'err', why.err, 'label', why.label, 'attempts', int(e.f), 'fence', e.n, 'report', e.report and '1' or '', 'class', why.class or '')
   redis.call('HSET', DEADIDS, e.i, eid)
   if e.g ~= '' and why.label == 'failed' then fail(e, 'L' .. eid) end -- Failures of the queue has the same letter
+  return eid
 end
 
 -- save writes what a script noted, and must come at its end.

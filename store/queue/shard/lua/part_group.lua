@@ -5,7 +5,7 @@
 -- ARGV: none
 -- RETURNS: nothing; it only defines functions
 -- TAKES: P, int, touch
--- GIVES: count, count_reason, fail, save_groups
+-- GIVES: groups, count, count_reason, fail, save_groups
 
 -- SHORT are letters for the names of which the queue "notifications" has millions;
 -- shortNames in reports.go of the queue has the same.

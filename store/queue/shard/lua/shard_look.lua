@@ -7,7 +7,7 @@
 --       ms, 5 of groups, 6 of reports, 7 most leases that a job may lose, 8 lifetime
 --       of dead letters in ms, 9 most dead letters, 10 ms that the shard counts as
 --       served from now on, 11 1 look for consumers without a session too,
---       12 and 13 its series, 14 ms that they are remembered
+--       12 and 13 its series, 14 ms that they are remembered, 15 what is told of jobs that end (part_facts.lua)
 -- RETURNS: {1 the session is alive or 0, ms till something is due or -1, 1 there is
 --          more to do now, sessions that
 --          were ended, jobs whose lease was lost, the letter of a stream whose jobs
@@ -25,6 +25,8 @@
 -- @include lua/part_report.lua
 -- @include lua/part_reported.lua
 -- @include lua/part_end.lua
+-- @include lua/fact_leave.lua
+-- @include lua/part_facts.lua
 -- @include lua/part_dead.lua
 -- @include lua/part_session.lua
 -- @include lua/part_back.lua
@@ -35,6 +37,7 @@ local STEP, UNCLAIMED, NAMES, SESSIONS = 100, 500, 16, 16
 local us = now_us()
 local ms = math.floor(us / 1000)
 local wake, more = -1, 0
+tell_of(ARGV[15])
 
 local function wake_in(n)
   n = math.max(n, 0)
@@ -94,6 +97,7 @@ if unclaimed > 0 then wake_in(UNCLAIMED / 2) end
 promote()
 if trim_dead(ms, dead_ttl, dead_max, STEP) then more = 1 end
 if trim_parts(1000) then more = 1 end
+leave_ended()
 save(tonumber(ARGV[5]), tonumber(ARGV[6]))
 if back > 0 then redis.call('HINCRBY', STATS, 'recovered', back) end
 redis.call('SET', P .. 'served', '1', 'PX', ARGV[10])
