@@ -1,0 +1,30 @@
+-- Appends facts to a lane that the steps of another slot have left, each once, in their order.
+-- KEYS: 1 begins the keys of the lane's slot, 2 a key that never exists
+-- ARGV: 1 the source: where they were left, then of each fact five: its id there, type, key, when it happened in ms,
+--       and its data
+-- RETURNS: {how many were appended}
+-- @include lua/clock.lua
+local P, NEVER = string.sub(KEYS[1], 1, -5), KEYS[2]
+-- @include lua/fact_append.lua
+local FROM, source = P .. 'facts:from', ARGV[1] -- the last id that was moved, by source
+redis.call('DEL', NEVER) -- a script whose first write frees memory is not refused by a full Redis
+local ms, appended = math.floor(now_us() / 1000), 0
+
+local function parts(id)
+  local time, number = string.match(id, '^(%d+)-(%d+)$')
+  return tonumber(time), tonumber(number)
+end
+
+local last_ms, last_n = parts(redis.call('HGET', FROM, source) or '0-0')
+for i = 2, #ARGV, 5 do
+  local id_ms, id_n = parts(ARGV[i])
+  if id_ms > last_ms or id_ms == last_ms and id_n > last_n then
+    append_fact(ms, ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4])
+    last_ms, last_n, appended = id_ms, id_n, appended + 1
+  end
+end
+if appended > 0 then
+  redis.call('HSET', FROM, source, int(last_ms) .. '-' .. int(last_n))
+  save_facts()
+end
+return { appended }

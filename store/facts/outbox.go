@@ -1,0 +1,130 @@
+package facts
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/redis/go-redis/v9"
+
+	"fanfare/store/queue"
+	"fanfare/store/redisdb"
+)
+
+// outbox is where the steps of a slot leave facts for lanes of other slots.
+type outbox struct {
+	queue *queue.Queue
+	shard int
+	key   string
+}
+
+// name is the outbox as a lane knows it.
+func (o *outbox) name() string { return o.queue.Name() + "." + strconv.Itoa(o.shard) }
+
+// outboxes are those of all shards of some queues.
+func outboxes(queues []*queue.Queue) (all []*outbox) {
+	for _, q := range queues {
+		for n := range q.Shards() {
+			all = append(all, &outbox{q, n, outboxKey(q, n)})
+		}
+	}
+	return all
+}
+
+// The types of entries that are no facts themselves (lua/part_facts.lua of store/queue/shard).
+const (
+	noteEnded = ""     // the key is that of an event, or of a group of its notifications, which may be over
+	noteDead  = "dead" // the key is the id of a dead letter, which the data describes
+)
+
+// entry is one entry of an outbox.
+type entry struct {
+	box                    *outbox
+	id, typ, key, at, data string
+}
+
+// left is what is told of one entry: facts of one lane.
+type left struct {
+	entry
+	lane  int
+	facts []fact
+}
+
+type fact struct{ typ, key, data string }
+
+// pageSize is how many entries of an outbox are read at once.
+const pageSize = 200
+
+// readOutboxes reads the next entries of some outboxes, behind the ids of after, in one pipeline. The entries of an outbox come
+// together and in their order. An outbox that cannot be read has none, and the error is its own.
+func (s *Store) readOutboxes(ctx context.Context, boxes []*outbox, after map[*outbox]string) (found map[*outbox][]entry, err error) {
+	cmds := make([]redis.Cmder, len(boxes))
+	for i, o := range boxes {
+		from := "-"
+		if id := after[o]; id != "" {
+			from = "(" + id
+		}
+		cmds[i] = redis.NewXMessageSliceCmd(ctx, "xrange", o.key, from, "+", "COUNT", pageSize)
+	}
+	_ = s.o.DB.Pipeline(ctx, redisdb.Read, cmds...) // each command has its error
+	found = map[*outbox][]entry{}
+	for i, cmd := range cmds {
+		messages, failed := cmd.(*redis.XMessageSliceCmd).Result()
+		if failed != nil {
+			err = fmt.Errorf("read the facts that %s has left: %w", boxes[i].name(), s.o.DB.Err(failed, redisdb.Read))
+			continue
+		}
+		for _, m := range messages {
+			text := func(name string) string { return redisdb.Text(m.Values[name]) }
+			found[boxes[i]] = append(found[boxes[i]], entry{boxes[i], m.ID, text("t"), text("k"), text("a"), text("d")})
+		}
+	}
+	return found, err
+}
+
+// forget deletes entries of outboxes.
+func (s *Store) forget(ctx context.Context, gone map[*outbox][]string) error {
+	var cmds []redis.Cmder
+	for o, ids := range gone {
+		args := []any{"xdel", o.key}
+		for _, id := range ids {
+			args = append(args, id)
+		}
+		cmds = append(cmds, redis.NewIntCmd(ctx, args...))
+	}
+	if len(cmds) == 0 {
+		return nil
+	}
+	if err := s.o.DB.Pipeline(ctx, redisdb.Write, cmds...); err != nil {
+		return fmt.Errorf("forget facts that were moved: %w", err)
+	}
+	return redisdb.FirstError(cmds)
+}
+
+// outboxEnds are the ids of the last entries of all outboxes.
+func (s *Store) outboxEnds(ctx context.Context) (map[*outbox]string, error) {
+	cmds, ends := make([]redis.Cmder, len(s.boxes)), map[*outbox]string{}
+	for i, o := range s.boxes {
+		cmds[i] = redis.NewXMessageSliceCmd(ctx, "xrevrange", o.key, "+", "-", "COUNT", 1)
+	}
+	if err := s.o.DB.Pipeline(ctx, redisdb.Read, cmds...); err != nil {
+		return nil, fmt.Errorf("find the ends of the outboxes: %w", err)
+	}
+	for i, o := range s.boxes {
+		last, err := cmds[i].(*redis.XMessageSliceCmd).Result()
+		if err != nil {
+			return nil, fmt.Errorf("find the end of the outbox %s: %w", o.name(), err)
+		}
+		if ends[o] = "0-0"; len(last) > 0 {
+			ends[o] = last[0].ID
+		}
+	}
+	return ends, nil
+}
+
+// upTo reports whether an id of a stream is at most another one.
+func upTo(id, last string) bool {
+	a, _ := parsePosition(id)
+	b, _ := parsePosition(last)
+	return a.compare(b) <= 0
+}

@@ -1,0 +1,287 @@
+package facts
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"fanfare/api"
+	"fanfare/store/queue"
+	"fanfare/store/redisdb"
+)
+
+const (
+	// sweepEvery is how often all outboxes are looked at, at the latest, while facts are told, and restEvery while none are.
+	sweepEvery, restEvery = 700 * time.Millisecond, 30 * time.Second
+	// gather is how long what the steps of this process leave is gathered before it is moved.
+	gather = 20 * time.Millisecond
+	// mostNotes is about how many events one round looks at, and overAtOnce how many of them together.
+	mostNotes, overAtOnce = 2000, 200
+	// lastRound bounds the last round of a process that stops.
+	lastRound = 2 * time.Second
+)
+
+// Left notes that something may have been left in the outbox of a shard: it is moved at once. It takes no time.
+func (s *Store) Left(q *queue.Queue, shard int) {
+	s.mu.Lock()
+	s.dirty[outboxKey(q, shard)] = true
+	s.mu.Unlock()
+	select {
+	case s.poke <- struct{}{}:
+	default:
+	}
+}
+
+// Run moves what was left in outboxes until ctx ends, and then once more.
+func (s *Store) Run(ctx context.Context) error {
+	var swept time.Time
+	heldUp := false
+	for {
+		boxes := s.takeDirty()
+		if time.Since(swept) >= s.sweepTime() {
+			boxes, swept = s.boxes, time.Now()
+		}
+		err := s.round(ctx, boxes)
+		if away := err != nil && ctx.Err() == nil; away != heldUp {
+			heldUp = away
+			s.o.Logger.InfoContext(ctx, "facts", "held_up", away, "error", err)
+		}
+		select {
+		case <-s.poke:
+			redisdb.Sleep(ctx, gather)
+		case <-time.After(sweepEvery): // a type may have been turned on
+		case <-ctx.Done():
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastRound)
+			defer cancel()
+			_ = s.round(last, s.takeDirty()) // what is left is moved by others, or after the next start
+			return nil
+		}
+	}
+}
+
+// sweepTime is how often all outboxes are looked at now.
+func (s *Store) sweepTime() time.Duration {
+	if slices.ContainsFunc(api.FactTypes, s.o.On) {
+		return sweepEvery
+	}
+	return restEvery
+}
+
+// takeDirty takes the outboxes in which this process has left something.
+func (s *Store) takeDirty() (boxes []*outbox) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, o := range s.boxes {
+		if s.dirty[o.key] {
+			boxes = append(boxes, o)
+		}
+	}
+	clear(s.dirty)
+	return boxes
+}
+
+// round moves all that some outboxes have, and tells which events are over.
+func (s *Store) round(ctx context.Context, boxes []*outbox) error {
+	if len(boxes) == 0 {
+		return nil
+	}
+	m := &moving{s: s, stuck: map[way]bool{}, notes: map[string][]entry{}}
+	err := m.pass(ctx, boxes, nil)
+	return errors.Join(err, m.tellOver(ctx))
+}
+
+// way is the way from an outbox to a lane.
+type way struct {
+	box  *outbox
+	lane int
+}
+
+// moving is one round.
+type moving struct {
+	s     *Store
+	stuck map[way]bool       // a fact could not be moved: later ones must not overtake it
+	notes map[string][]entry // of events that may be over, by their ids
+}
+
+// pass moves the facts of some outboxes, page by page, up to the ids of until, or to their ends. Without until it gathers the notes
+// of events, too. The error is the first.
+func (m *moving) pass(ctx context.Context, boxes []*outbox, until map[*outbox]string) (first error) {
+	after := map[*outbox]string{}
+	for len(boxes) > 0 {
+		found, err := m.s.readOutboxes(ctx, boxes, after)
+		first = cmp.Or(first, err)
+		var facts []left
+		var more []*outbox
+		for _, o := range boxes {
+			page := found[o]
+			if until != nil {
+				page = slices.DeleteFunc(page, func(e entry) bool { return !upTo(e.id, until[o]) })
+			}
+			if len(page) == 0 {
+				continue
+			}
+			if after[o] = page[len(page)-1].id; len(page) == pageSize && len(m.notes) < mostNotes {
+				more = append(more, o)
+			} else if len(page) == pageSize {
+				m.s.Left(o.queue, o.shard) // the next round goes on
+			}
+			for _, e := range page {
+				if e.typ != noteEnded {
+					facts = append(facts, left{entry: e})
+				} else if until == nil {
+					id := eventOf(e.key)
+					m.notes[id] = append(m.notes[id], e)
+				}
+			}
+		}
+		if err := m.move(ctx, facts); err != nil {
+			first = cmp.Or(first, err)
+		}
+		boxes = more
+	}
+	return first
+}
+
+// move moves facts in their order and deletes them from their outboxes.
+func (m *moving) move(ctx context.Context, all []left) error {
+	if err := m.s.describe(ctx, all); err != nil {
+		for _, l := range all { // nothing behind them may be moved in this round
+			m.stuck[way{l.box, l.lane}] = true
+		}
+		return err
+	}
+	gone, ways, byWay := map[*outbox][]string{}, []way{}, map[way][]left{}
+	for _, l := range all {
+		w := way{l.box, l.lane}
+		switch {
+		case len(l.facts) == 0:
+			gone[l.box] = append(gone[l.box], l.id)
+		case !m.stuck[w]:
+			if byWay[w] == nil {
+				ways = append(ways, w)
+			}
+			byWay[w] = append(byWay[w], l)
+		}
+	}
+	cmds := make([]redis.Cmder, len(ways))
+	for i, w := range ways {
+		cmds[i] = moveScript.Cmd(ctx, m.s.keys(w.lane), moveArgs(w.box, byWay[w])...)
+	}
+	var first error
+	if len(cmds) > 0 {
+		_ = m.s.o.DB.Pipeline(ctx, redisdb.Write, cmds...) // each command has its error
+	}
+	for i, w := range ways {
+		if err := cmds[i].Err(); err != nil {
+			m.stuck[w] = true
+			first = cmp.Or(first, fmt.Errorf("move facts to lane %d: %w", w.lane, m.s.o.DB.Err(err, redisdb.Write)))
+			continue
+		}
+		for _, l := range byWay[w] {
+			gone[w.box] = append(gone[w.box], l.id)
+		}
+	}
+	return cmp.Or(first, m.s.forget(ctx, gone))
+}
+
+// moveArgs are the arguments of facts_move.lua.
+func moveArgs(o *outbox, all []left) []any {
+	args := []any{o.name()}
+	for _, l := range all {
+		for _, f := range l.facts {
+			args = append(args, l.id, f.typ, f.key, l.at, f.data)
+		}
+	}
+	return args
+}
+
+// tellOver tells which of the events are over that notes were about.
+func (m *moving) tellOver(ctx context.Context) (first error) {
+	for ids := range slices.Chunk(slices.Sorted(maps.Keys(m.notes)), overAtOnce) {
+		first = cmp.Or(first, m.tellSome(ctx, ids))
+	}
+	return first
+}
+
+// tellSome tells which of some events are over, after all that was left before that. The notes of the others are deleted: their next
+// step leaves another.
+func (m *moving) tellSome(ctx context.Context, ids []string) error {
+	over, err := m.s.o.Over(ctx, ids)
+	if err != nil {
+		return fmt.Errorf("find out which events are over: %w", err)
+	}
+	if len(over) > 0 {
+		until, err := m.s.outboxEnds(ctx)
+		if err == nil {
+			err = m.pass(ctx, m.s.boxes, until)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	gone := map[*outbox][]string{}
+	told := make([][]string, m.s.Lanes()) // by lane
+	for _, id := range ids {
+		if over[id] == nil {
+			m.drop(gone, id)
+		} else if lane := m.s.o.Events.LaneOf(id); !m.blocked(lane) {
+			told[lane] = append(told[lane], id)
+		}
+	}
+	err = m.append(ctx, told, over, gone)
+	return cmp.Or(err, m.s.forget(ctx, gone))
+}
+
+// blocked reports whether facts for a lane could not be moved.
+func (m *moving) blocked(lane int) bool {
+	for w := range m.stuck {
+		if w.lane == lane {
+			return true
+		}
+	}
+	return false
+}
+
+// drop adds the notes of an event to those that are to be deleted.
+func (m *moving) drop(gone map[*outbox][]string, id string) {
+	for _, e := range m.notes[id] {
+		gone[e.box] = append(gone[e.box], e.id)
+	}
+}
+
+// append appends to the lanes that events are over, and adds their notes to those that are to be deleted.
+func (m *moving) append(ctx context.Context, told [][]string, over map[string]json.RawMessage, gone map[*outbox][]string) (first error) {
+	var cmds []redis.Cmder
+	var lanes []int
+	for lane, ids := range told {
+		if len(ids) == 0 {
+			continue
+		}
+		args := []any{m.s.o.KeepDone.Milliseconds(), api.FactEventDone}
+		for _, id := range ids {
+			args = append(args, id, []byte(over[id]))
+		}
+		cmds, lanes = append(cmds, doneScript.Cmd(ctx, m.s.keys(lane), args...)), append(lanes, lane)
+	}
+	if len(cmds) == 0 {
+		return nil
+	}
+	_ = m.s.o.DB.Pipeline(ctx, redisdb.Write, cmds...) // each command has its error
+	for i, lane := range lanes {
+		if err := cmds[i].Err(); err != nil {
+			first = cmp.Or(first, fmt.Errorf("tell in lane %d which events are over: %w", lane, m.s.o.DB.Err(err, redisdb.Write)))
+			continue
+		}
+		for _, id := range told[lane] {
+			m.drop(gone, id)
+		}
+	}
+	return first
+}

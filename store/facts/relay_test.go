@@ -1,0 +1,216 @@
+package facts
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"fanfare/api"
+	"fanfare/store/queue"
+	"fanfare/store/queue/queuetest"
+	"fanfare/store/redisdb"
+	"fanfare/store/storetest"
+)
+
+// relayed is a world with a second queue, whose shards leave facts for the lanes of the first.
+type relayed struct {
+	*world
+	other *queue.Queue
+
+	mu   sync.Mutex
+	over map[string]bool // events that are over
+	fail error           // of the question
+}
+
+func setupRelay(t testing.TB, db *redisdb.DB) *relayed {
+	t.Helper()
+	r := &relayed{over: map[string]bool{}}
+	o := queuetest.Options(t)
+	o.Shards = 3
+	r.other = queue.New(db, o)
+	r.world = setup(t, db, func(o *Options) {
+		o.Sources, o.Over = []*queue.Queue{r.other}, r.ask
+		o.Failed = func(*api.DeadLetter) json.RawMessage { return nil }
+	})
+	return r
+}
+
+func (r *relayed) ask(_ context.Context, ids []string) (map[string]json.RawMessage, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	over := map[string]json.RawMessage{}
+	for _, id := range ids {
+		if r.over[id] {
+			over[id] = json.RawMessage("0")
+		}
+	}
+	return over, r.fail
+}
+
+func (r *relayed) mustLeave(shard int, typ, key, data string) {
+	r.t.Helper()
+	storetest.Must(r.t, r.db.Client().XAdd(r.t.Context(), &redis.XAddArgs{Stream: outboxKey(r.other, shard),
+		Values: []string{"t", typ, "k", key, "a", "1700000000000", "d", data}}).Err())
+}
+
+// relay is another process with the same Redis.
+func (r *relayed) relay(db *redisdb.DB) *Store {
+	o := r.s.o
+	o.DB = db
+	return New(o)
+}
+
+// H1: what a step of another slot has left comes into the lane of its key once and in its order, whichever and how many processes
+// move it, and wherever they die.
+func TestH1_WhatWasLeftIsMovedOnce(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+		r := setupRelay(t, db)
+		want := map[string][]int{}
+		for n := range 700 {
+			key := fmt.Sprint("key", n%17) // the facts of a key are left in one shard
+			r.mustLeave(n%17%3, "a", key, fmt.Sprint(n))
+			want[key] = append(want[key], n)
+		}
+		for n := range 30 { // processes that die after that many calls, some of which had their effect
+			_ = r.relay(storetest.Faulty(t, db, storetest.DieAt(n%9).Fault)).round(t.Context(), r.s.boxes)
+		}
+		storetest.AtOnce(t, 4, func(ctx context.Context, _ int) error {
+			s := r.relay(db)
+			return s.round(ctx, s.boxes)
+		})
+		facts, _, _ := r.mustReadAll("", 1000)
+		got := map[string][]int{}
+		for _, f := range facts {
+			got[f.Key] = append(got[f.Key], numberOf(t, f))
+			if f.At.UnixMilli() != 1700000000000 {
+				t.Fatalf("a fact happened at %v", f.At)
+			}
+		}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("the lanes have %v, want %v", got, want)
+		}
+		for _, o := range r.s.boxes {
+			if n := db.Client().XLen(t.Context(), o.key).Val(); n != 0 {
+				t.Errorf("%s still has %d", o.name(), n)
+			}
+		}
+	})
+}
+
+// H1, H2: that an event is over is told once, after all facts about it that were left before, however many notes say that it may be.
+func TestH1_EventsAreOverOnce(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+		r := setupRelay(t, db)
+		ids := make([]string, 40)
+		for i := range ids {
+			ids[i] = queue.NewID(i%4, time.Now())
+			r.mustLeave(0, noteEnded, ids[i], "")
+			r.mustLeave(1, noteEnded, ids[i]+":fcm", "")
+		}
+		storetest.Must(t, r.s.round(t.Context(), r.s.boxes))
+		if facts, _, _ := r.mustReadAll("", 100); len(facts) > 0 {
+			t.Fatalf("events that are not over: %v", facts)
+		}
+		for i, id := range ids { // the last failures are in another outbox than the notes
+			for n := range 1 + i%3 {
+				r.mustLeave(2, api.FactNotificationFailed, id, fmt.Sprint(n))
+			}
+			r.over[id] = i%8 != 7
+			r.mustLeave(0, noteEnded, id, "")
+			r.mustLeave(1, noteEnded, id+":fcm", "")
+		}
+		for n := range 20 {
+			_ = r.relay(storetest.Faulty(t, db, storetest.DieAt(n%11).Fault)).round(t.Context(), r.s.boxes[:1+n%2])
+		}
+		storetest.AtOnce(t, 4, func(ctx context.Context, _ int) error {
+			s := r.relay(db)
+			return s.round(ctx, s.boxes[:1+rand.IntN(3)])
+		})
+		storetest.Must(t, r.s.round(t.Context(), r.s.boxes))
+		facts, _, _ := r.mustReadAll("", 1000)
+		told := map[string][]string{}
+		for _, f := range facts {
+			told[f.Key] = append(told[f.Key], f.Type)
+		}
+		for i, id := range ids {
+			want := slices.Repeat([]string{api.FactNotificationFailed}, 1+i%3)
+			if r.over[id] {
+				want = append(want, api.FactEventDone)
+			}
+			if !slices.Equal(told[id], want) {
+				t.Errorf("event %d has %v, want %v", i, told[id], want)
+			}
+		}
+	})
+}
+
+// Notes stay until the report of their event could be read.
+func TestNotesStayWhileReportsCannotBeRead(t *testing.T) {
+	t.Parallel()
+	r := setupRelay(t, storetest.Open(t, "embedded"))
+	id := queue.NewID(1, time.Now())
+	r.mustLeave(0, noteEnded, id, "")
+	r.over[id], r.fail = true, errors.New("away")
+	if err := r.s.round(t.Context(), r.s.boxes); err == nil {
+		t.Error("a round without reports succeeded")
+	}
+	r.fail = nil
+	storetest.Must(t, r.s.round(t.Context(), r.s.boxes))
+	if facts, _, _ := r.mustReadAll("", 10); len(facts) != 1 || facts[0].Key != id {
+		t.Errorf("the facts are %v", facts)
+	}
+}
+
+// A process moves at once what it has left, and within a second what others have.
+func TestH1_WithinASecond(t *testing.T) {
+	t.Parallel()
+	r := setupRelay(t, storetest.Open(t, storetest.Redis(t).URL()))
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- r.s.Run(ctx) }()
+	at := r.mustRead(api.FactsNow, 1).Next
+	for n := range 6 {
+		began := time.Now()
+		r.mustLeave(n%3, "a", "x", fmt.Sprint(n))
+		if n > 2 {
+			r.s.Left(r.other, n%3)
+		}
+		list, err := r.s.Read(t.Context(), waiting(t, soon), at, nil, 10)
+		if err != nil || len(list.Items) != 1 {
+			t.Fatalf("fact %d: %v, %v", n, list, err)
+		}
+		t.Logf("fact %d took %v", n, time.Since(began))
+		at = list.Next
+	}
+	stop()
+	storetest.Must(t, <-done)
+}
+
+// A full Redis refuses neither the facts of what it does take nor that they are moved.
+func TestAFullRedisMovesFacts(t *testing.T) {
+	t.Parallel()
+	server := storetest.Redis(t)
+	r := setupRelay(t, storetest.Open(t, server.URL()))
+	r.mustLeave(0, "a", "x", "1")
+	id := queue.NewID(1, time.Now())
+	r.mustLeave(0, noteEnded, id, "")
+	r.over[id] = true
+	storetest.Must(t, server.Client().ConfigSet(t.Context(), "maxmemory", "1mb").Err())
+	if err := server.Client().Set(t.Context(), "x", "y", 0).Err(); err == nil {
+		t.Fatal("Redis is not full")
+	}
+	storetest.Must(t, r.s.round(t.Context(), r.s.boxes))
+	if facts, _, _ := r.mustReadAll("", 10); len(facts) != 2 {
+		t.Errorf("the facts are %v", facts)
+	}
+}

@@ -1,0 +1,121 @@
+package facts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"fanfare/store/redisdb"
+)
+
+// trimEvery is how often old facts are dropped.
+const trimEvery = 10 * time.Second
+
+// RunUpkeep drops facts that are too old or take too much room, until ctx ends.
+func (s *Store) RunUpkeep(ctx context.Context) error {
+	for ctx.Err() == nil {
+		if err := s.Trim(ctx); err != nil && ctx.Err() == nil {
+			s.o.Logger.DebugContext(ctx, "old facts were not dropped", "error", err)
+		}
+		redisdb.Sleep(ctx, trimEvery)
+	}
+	return nil
+}
+
+// Trim drops the facts that are older than they are kept, and the oldest of lanes that have too many, or that together take more
+// than their share of Redis' memory. Lanes whose master is away are left as they are, and the error is theirs.
+func (s *Store) Trim(ctx context.Context) error {
+	oldest := fmt.Sprintf("%d-0", max(0, s.o.DB.Clock().Add(-s.o.Retention).UnixMilli()))
+	var cmds []redis.Cmder
+	for n := range s.Lanes() {
+		cmds = append(cmds, redis.NewIntCmd(ctx, "xtrim", s.lane(n), "minid", "~", oldest), redis.NewIntCmd(ctx, "xtrim", s.lane(n), "maxlen", "~", s.o.Most))
+	}
+	for _, o := range s.boxes {
+		cmds = append(cmds, redis.NewIntCmd(ctx, "xtrim", o.key, "maxlen", "~", s.o.Most))
+	}
+	_ = s.o.DB.Pipeline(ctx, redisdb.Write, cmds...) // each command has its error
+	return errors.Join(redisdb.FirstError(cmds), s.trimBytes(ctx))
+}
+
+// trimBytes trims all lanes by the same part if they take more than their share of Redis' memory.
+func (s *Store) trimBytes(ctx context.Context) error {
+	room, sum := s.room(), int64(0)
+	if room <= 0 {
+		return nil
+	}
+	var cmds []redis.Cmder
+	for n := range s.Lanes() {
+		cmds = append(cmds, redis.NewIntCmd(ctx, "memory", "usage", s.lane(n)), redis.NewIntCmd(ctx, "xlen", s.lane(n)))
+	}
+	_ = s.o.DB.Pipeline(ctx, redisdb.Read, cmds...) // a lane that cannot be read counts as empty
+	for n := range s.Lanes() {
+		sum += cmds[2*n].(*redis.IntCmd).Val()
+	}
+	if sum <= room {
+		return nil
+	}
+	var trims []redis.Cmder
+	for n := range s.Lanes() {
+		length := float64(cmds[2*n+1].(*redis.IntCmd).Val())
+		trims = append(trims, redis.NewIntCmd(ctx, "xtrim", s.lane(n), "maxlen", "~", int64(length*trimTo*float64(room)/float64(sum))))
+	}
+	_ = s.o.DB.Pipeline(ctx, redisdb.Write, trims...) // each command has its error
+	return redisdb.FirstError(trims)
+}
+
+// trimTo is the part of their room that lanes which take more than that are trimmed to.
+const trimTo = 0.9
+
+// room is how many bytes all lanes may take; 0: there is no limit.
+func (s *Store) room() int64 {
+	if s.o.Bytes > 0 {
+		return s.o.Bytes
+	}
+	if r := s.o.DB.Reading(); r != nil {
+		return r.Limit / share
+	}
+	return 0
+}
+
+// Kept are figures of the facts that are kept.
+type Kept struct {
+	Facts  int64
+	Age    time.Duration // of the oldest, by Redis' clock; 0: there is none
+	Left   int64         // entries in outboxes
+	Missed int64         // facts that were gone before readers of this process came to them, since it was started
+}
+
+// Kept counts the facts that are kept, in one pipeline.
+func (s *Store) Kept(ctx context.Context) (k Kept, err error) {
+	k.Missed = s.missed.Load()
+	now := s.o.DB.Clock()
+	var cmds []redis.Cmder
+	for n := range s.Lanes() {
+		cmds = append(cmds, redis.NewIntCmd(ctx, "xlen", s.lane(n)), redis.NewXMessageSliceCmd(ctx, "xrange", s.lane(n), "-", "+", "COUNT", 1))
+	}
+	for _, o := range s.boxes {
+		cmds = append(cmds, redis.NewIntCmd(ctx, "xlen", o.key))
+	}
+	if err := s.o.DB.Pipeline(ctx, redisdb.Read, cmds...); err != nil {
+		return k, fmt.Errorf("count facts: %w", err)
+	}
+	for n, cmd := range cmds {
+		switch cmd := cmd.(type) {
+		case *redis.IntCmd:
+			if n < 2*s.Lanes() {
+				k.Facts += cmd.Val()
+			} else {
+				k.Left += cmd.Val()
+			}
+		case *redis.XMessageSliceCmd:
+			for _, m := range cmd.Val() {
+				p, _ := parsePosition(m.ID)
+				k.Age = max(k.Age, now.Sub(time.UnixMilli(p.ms)))
+			}
+		}
+	}
+	return k, nil
+}
