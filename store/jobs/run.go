@@ -71,7 +71,7 @@ func (s *Store) do(ctx context.Context, queue string, c *call, jobs, bytes int) 
 
 // run makes calls in one script.
 func (s *Store) run(ctx context.Context, group int, of series, calls []*call) {
-	args := []any{of.name, of.number, of.keep.Milliseconds(), s.backFor(), s.o.RetryBase.Milliseconds(), s.o.RetryMax.Milliseconds(), s.maxAge()}
+	args := []any{of.name, of.number, of.keep.Milliseconds(), s.backFor(), s.o.RetryBase.Milliseconds(), s.o.RetryMax.Milliseconds(), s.maxAge(), s.o.Tells()}
 	for _, c := range calls {
 		args = append(append(args, c.what, len(c.args)), c.args...)
 	}

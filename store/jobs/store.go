@@ -39,6 +39,8 @@ type Options struct {
 	MaxAge time.Duration
 	// Unused is after how long an empty queue that nobody uses is forgotten; default 7 days.
 	Unused time.Duration
+	// Tells says what is left for the relay of facts (queue.Options.Tells): l dead letters. Default: nothing.
+	Tells func() string
 	// Logger hears of what Run fails to do; default: nobody.
 	Logger *slog.Logger
 }
@@ -59,6 +61,9 @@ func New(o Options) *Store {
 	o.RetryBase, o.RetryMax = cmp.Or(o.RetryBase, 500*time.Millisecond), cmp.Or(o.RetryMax, 5*time.Minute)
 	o.MaxAge, o.Unused = cmp.Or(o.MaxAge, 24*time.Hour), cmp.Or(o.Unused, 7*24*time.Hour)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	if o.Tells == nil {
+		o.Tells = func() string { return "" }
+	}
 	s := &Store{o: o, db: o.DB, begun: time.Now()}
 	s.letters = queue.New(o.DB, queue.Options{Name: "work", Kind: api.DeadJob, Shards: groups, Retry: retryScript, Logger: o.Logger})
 	s.rooms.store, s.rooms.open, s.rooms.closed = s, map[string]*room{}, make(chan struct{})

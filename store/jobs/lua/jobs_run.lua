@@ -2,8 +2,8 @@
 -- it does nothing then and answers the same, and a run that arrives after a later one of its series does nothing either.
 -- KEYS: 1 begins the keys of the group, 2 a key that never exists
 -- ARGV: 1 series, 2 number of the run, 3 lifetime of its answer in ms, 4 how long ago Redis was back from an absence, in ms, or '',
---       5 shortest backoff in ms, 6 longest one, 7 most age in ms of a job that only ever waited, or -1, then of each call:
---       what, the number of its arguments, and these (see CALLS, which get the place of the first)
+--       5 shortest backoff in ms, 6 longest one, 7 most age in ms of a job that only ever waited, or -1, 8 l if dead letters are
+--       left for the relay of facts, or '', then of each call: what, the number of its arguments, and these (see CALLS, which get the place of the first)
 -- RETURNS: {0} a later run was made before, or {1, then of each call a list: its status and what belongs to it as a text, and
 --          the time until a job of the queue is due in ms or -1; of a claim with jobs also their fence, and of each job id,
 --          history or '', text, and what is left of its lease in ms}
@@ -24,6 +24,14 @@ if full and not string.find(full, 'OOM ', 1, true) then return written end
 if full then redis.call('DEL', NEVER) end
 -- @include lua/part_ready.lua
 -- @include lua/part_life.lua
+-- @include lua/fact_leave.lua
+if ARGV[8] ~= '' then
+  local plain = bury
+  bury = function(q, id, e, reason, h, fence)
+    local eid = plain(q, id, e, reason, h, fence)
+    leave_fact('dead', eid, '', cjson.encode({ i = q.name .. '.' .. id, reason = reason, attempts = int(h.failures), class = e.kind .. '\31' .. q.name }))
+  end
+end
 -- @include lua/part_hold.lua
 -- @include lua/part_due.lua
 
@@ -57,8 +65,8 @@ local function run(what, at, n, known)
   return out
 end
 
-local answers, saved, i = { 1 }, {}, 8
-for _ = 8, #ARGV do
+local answers, saved, i = { 1 }, {}, 9
+for _ = 9, #ARGV do
   if i > #ARGV then break end
   local n = tonumber(ARGV[i + 1])
   local out = run(ARGV[i], i + 2, n, before[#saved + 1])

@@ -107,4 +107,5 @@ local function bury(q, id, e, reason, h, fence)
   redis.call('HSET', P .. 'deadids', whole, eid)
   redis.call('ZADD', P .. 'deadof:' .. q.name, int(ms), eid)
   forget_letters(q, 10)
+  return eid
 end
