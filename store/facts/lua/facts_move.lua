@@ -1,4 +1,5 @@
--- Appends facts to a lane that the steps of another slot have left, each once, in their order.
+-- Appends facts to a lane that the steps of another slot have left, each once, in their order. Facts that were left together have one
+-- id, and are moved by one call.
 -- KEYS: 1 begins the keys of the lane's slot, 2 a key that never exists
 -- ARGV: 1 the source: where they were left, then of each fact five: its id there, type, key, when it happened in ms,
 --       and its data
@@ -15,16 +16,17 @@ local function parts(id)
   return tonumber(time), tonumber(number)
 end
 
-local last_ms, last_n = parts(redis.call('HGET', FROM, source) or '0-0')
+local from_ms, from_n = parts(redis.call('HGET', FROM, source) or '0-0')
+local last
 for i = 2, #ARGV, 5 do
   local id_ms, id_n = parts(ARGV[i])
-  if id_ms > last_ms or id_ms == last_ms and id_n > last_n then
+  if id_ms > from_ms or id_ms == from_ms and id_n > from_n then
     append_fact(ms, ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4])
-    last_ms, last_n, appended = id_ms, id_n, appended + 1
+    last, appended = ARGV[i], appended + 1
   end
 end
 if appended > 0 then
-  redis.call('HSET', FROM, source, int(last_ms) .. '-' .. int(last_n))
+  redis.call('HSET', FROM, source, last)
   save_facts()
 end
 return { appended }
