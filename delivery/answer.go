@@ -238,7 +238,8 @@ func (d *Delivery) finish(ctx context.Context, w *work, r queue.Result) {
 	label := r.Label
 	if r.Outcome == queue.Done && r.Label == events.LabelFailed {
 		label = events.FailedBy(d.o.Metrics.endLabel(r))
-		r.Counts, r.Failures = plus(r.Counts, label, 1), w.failed(r.Reason).Line()
+		f := w.failed(r.Reason)
+		r.Counts, r.Failures, r.Facts = plus(r.Counts, label, 1), f.Line(), d.o.Events.TellFailed(w.m.Event, f)
 	}
 	if r.Outcome == queue.Dead {
 		w.claimed.Class = queue.ClassOf(w.m.Push.EventType(), w.app)

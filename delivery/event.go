@@ -48,6 +48,8 @@ type Event struct {
 	// Rest is the event as it goes on with further users when its notifications have ended or become jobs; nil: there
 	// are none.
 	Rest *events.Job
+	// Tells tells that the event is over, if that is asked for; nil: nobody asks.
+	Tells *events.Store
 	// Begun is called when notifications begin, or become jobs of their own. all says that these were the last ones,
 	// and that none is left to a later claim.
 	Begun func(all bool)
@@ -61,6 +63,7 @@ type Event struct {
 	began     bool          // one of them was sent or stored
 	stored    bool          // one may have become a job
 	lacking   Shares        // the room that those lacked which are left to a later claim of the part
+	facts     []queue.Fact  // of the notification that ended last
 	undone    *queue.Result // how the event goes on, because a notification could neither end nor be stored
 }
 
@@ -232,16 +235,17 @@ func (e *Event) decided() {
 }
 
 // fail keeps why a notification failed, before its end.
-func (e *Event) fail(w *work, reason string) {
+func (e *Event) fail(f events.Failed) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.Sent.Fail(w.failed(reason))
+	e.Sent.Fail(f)
 }
 
-// end notes that a notification has ended, or was stored.
-func (e *Event) end(w *work, mark string) {
+// end notes that a notification has ended, or was stored. The facts are told in the same step.
+func (e *Event) end(w *work, mark string, facts ...queue.Fact) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.facts = facts
 	if mark == events.MarkStored {
 		e.stored = true
 	} else {
@@ -250,7 +254,7 @@ func (e *Event) end(w *work, mark string) {
 	}
 	e.left--
 	if e.left > 0 || e.undone != nil || len(e.lacking) > 0 || e.Rest != nil {
-		e.Claim.Mark(events.MarkName(w.id), events.MarkText(mark, w.m.User), e.report())
+		e.Claim.Mark(events.MarkName(w.id), events.MarkText(mark, w.m.User), e.report(), facts...)
 	}
 	e.finish()
 }
@@ -292,7 +296,9 @@ func (e *Event) finish() {
 	case e.Rest != nil:
 		e.goOn()
 	default:
-		e.Claim.Finish(e.Job.End(e.Counts, e.Sent, !e.stored, e.ReportTTL))
+		r := e.Job.End(e.Counts, e.Sent, !e.stored, e.ReportTTL)
+		r.Facts = e.facts
+		e.Claim.Finish(e.Tells.TellOver(e.Claim, e.Job, r))
 	}
 }
 
@@ -333,14 +339,17 @@ func (d *Delivery) targeted(w *work) {
 // finishEvent ends a notification of an event. A notification that has to wait becomes a job of
 // its own in the queue.
 func (d *Delivery) finishEvent(ctx context.Context, w *work, r queue.Result) {
+	var facts []queue.Fact
 	switch r.Outcome {
 	case queue.Done:
 		d.o.Metrics.end(w.m.platform(), r)
 		if r.Label == events.LabelFailed {
 			r.Label = events.FailedBy(d.o.Metrics.endLabel(r))
-			w.event.fail(w, r.Reason)
+			f := w.failed(r.Reason)
+			w.event.fail(f)
+			facts = d.o.Events.TellFailed(w.m.Event, f)
 		}
-		w.event.end(w, events.MarkOf(w.m.platform(), r.Label))
+		w.event.end(w, events.MarkOf(w.m.platform(), r.Label), facts...)
 	case queue.Release:
 		w.event.undo(r)
 	default:

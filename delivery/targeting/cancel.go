@@ -32,7 +32,7 @@ func (t *Targeting) endCancelled(ctx context.Context, p *page) bool {
 	case !is || t.partlyDone(ctx, p):
 		return false
 	default:
-		p.c.Finish(p.job.End(p.job.Counted, p.job.Sent, p.c.First, t.o.ReportTTL))
+		t.end(p, p.job.End(p.job.Counted, p.job.Sent, p.c.First, t.o.ReportTTL))
 	}
 	return true
 }

@@ -32,7 +32,7 @@ func (t *Targeting) beginLive(ctx context.Context, p *page) {
 	case b.Wait > 0:
 		p.c.Finish(queue.Result{Outcome: queue.Defer, Delay: b.Wait, Untouched: true, Reason: waitsForOther})
 	case b.Superseded:
-		p.c.Finish(queue.Result{Outcome: queue.Done, Report: p.job.ReportSuperseded(), ReportTTL: t.o.ReportTTL})
+		t.end(p, queue.Result{Outcome: queue.Done, Report: p.job.ReportSuperseded(), ReportTTL: t.o.ReportTTL})
 	default:
 		p.c.Finish(queue.Result{Outcome: queue.Continue, Payload: p.job.Encode(), Untouched: true})
 	}
@@ -55,7 +55,7 @@ func (t *Targeting) endSuperseded(ctx context.Context, p *page) bool {
 		p.newer = !p.large() // a page that was split before ends with its parts
 		return false
 	default:
-		p.c.Finish(queue.Result{Outcome: queue.Done, Report: p.job.ReportSuperseded(), ReportTTL: t.o.ReportTTL})
+		t.end(p, queue.Result{Outcome: queue.Done, Report: p.job.ReportSuperseded(), ReportTTL: t.o.ReportTTL})
 	}
 	return true
 }

@@ -35,7 +35,8 @@ type Options struct {
 	// Pagers read audiences by their kind (events.KindContactsOf and the others, but
 	// KindUsers); an event of a kind without one becomes a dead letter.
 	Pagers map[string]Pager
-	// Cancels knows which events were cancelled, and begins live events; default: none, and no live events.
+	// Cancels knows which events were cancelled, begins live events, and tells which events are over; default: none, and no live
+	// events.
 	Cancels *events.Store
 	// Badges gives users the numbers that events show on the icon of their app, one for each ask. Needed for event types with
 	// a badge.
@@ -294,7 +295,7 @@ func (t *Targeting) split(ctx context.Context, p *page) {
 	next := *p.job
 	next.Cursor, next.Parts = cursor, p.job.Parts+n
 	if cursor == "" {
-		p.c.Finish(queue.Result{Outcome: queue.Done, Report: next.ReportTargeted(next.Counted, next.Sent), ReportTTL: t.o.ReportTTL})
+		t.end(p, queue.Result{Outcome: queue.Done, Report: next.ReportTargeted(next.Counted, next.Sent), ReportTTL: t.o.ReportTTL})
 		return
 	}
 	p.c.Finish(queue.Result{Outcome: queue.Continue, Payload: next.Encode(), Report: next.ReportTargeting(next.Counted, next.Sent), ReportTTL: t.o.ReportTTL})
@@ -306,8 +307,13 @@ func (t *Targeting) endLate(ctx context.Context, p *page) bool {
 	if !late || t.partlySent(ctx, p) {
 		return false
 	}
-	p.c.Finish(queue.Result{Outcome: queue.Done, Report: p.job.ReportExpired()})
+	t.end(p, queue.Result{Outcome: queue.Done, Report: p.job.ReportExpired()})
 	return true
+}
+
+// end ends an event, and tells that it is over.
+func (t *Targeting) end(p *page, r queue.Result) {
+	p.c.Finish(t.o.Cancels.TellOver(p.c, p.job, r))
 }
 
 // partlySent reports whether another process may already have sent some of an event: it may have

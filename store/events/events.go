@@ -37,6 +37,8 @@ type Options struct {
 	// Broadcast finds the broadcast of an object that has a channel; its error names the field audience.broadcast.
 	// Default: there is none.
 	Broadcast func(ctx context.Context, object string) (*api.Broadcast, error)
+	// Tells reports whether facts of a type are told; default: none are.
+	Tells func(typ string) bool
 	// OnAccepted is called with the size of every batch of new events, for metrics.
 	OnAccepted func(n int)
 	// Now is the clock; default time.Now.
@@ -71,6 +73,9 @@ func New(o Options) *Store {
 		o.Broadcast = func(_ context.Context, object string) (*api.Broadcast, error) {
 			return nil, api.Invalid("audience.broadcast", "exists", "is no broadcast: there is none of %s", object)
 		}
+	}
+	if o.Tells == nil {
+		o.Tells = func(string) bool { return false }
 	}
 	if o.OnAccepted == nil {
 		o.OnAccepted = func(int) {}

@@ -155,8 +155,13 @@ func (w *whole) report() *api.EventReport {
 	if event.sendAt > 0 {
 		r.SendAt = new(api.AtMillis(event.sendAt))
 	}
-	r.State = stateOf(event, r.Notifications == r.Delivered+r.Failed+r.Expired+r.Cancelled+r.Superseded)
+	r.State = stateOf(event, allEnded(r))
 	return r
+}
+
+// allEnded reports whether all notifications of an event have ended that were made.
+func allEnded(r *api.EventReport) bool {
+	return r.Notifications == r.Delivered+r.Failed+r.Expired+r.Cancelled+r.Superseded
 }
 
 // countsOf combines what was sent with the event with the counters of notifications that were stored.

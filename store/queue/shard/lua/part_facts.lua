@@ -4,7 +4,7 @@
 -- RETURNS: nothing; it only defines functions
 -- TAKES: bury, close, groups, int, leave_fact
 -- GIVES: tell_of, leave_ended
-local OVER = { 'd', 'e', 'f', 'cancelled', 'ended' } -- counts of a group's jobs that have ended
+local OVER = { 'd', 'e', 'f', 'cancelled', 'superseded', 'ended' } -- counts of a group's jobs that have ended
 local ended = {}
 
 -- tell_of says what is to be left: l dead letters, e groups that have jobs that end, and jobs with a report that are too old.
