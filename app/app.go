@@ -32,6 +32,7 @@ import (
 	"fanfare/store/devices"
 	"fanfare/store/erasure"
 	"fanfare/store/events"
+	"fanfare/store/facts"
 	"fanfare/store/jobs"
 	"fanfare/store/lock"
 	"fanfare/store/queue"
@@ -80,6 +81,8 @@ type app struct {
 	jobs       *jobs.Store
 	schedules  *schedules.Store
 	broadcasts *broadcasts.Store
+	facts      *facts.Store
+	tells      *facts.Switch
 	badges     *badges.Store
 	locks      *lock.Locker
 	values     *values.Values
@@ -178,6 +181,14 @@ func (a *app) openQueues() {
 	toDo.MaxAge = -1            // a change on record is retried for ever
 	toDo.InFlight = jobsAtATime // they share the SQL connections with requests
 	toDo.ReportRetention = max(toDo.ReportRetention, api.DeadOperationsKept)
+	toTarget.Lanes = true
+	a.tells = facts.NewSwitch(a.record, a.log)
+	for _, o := range []*queue.Options{&toTarget, &toSend, &toDo} {
+		o.Tells = a.tells.OfQueue(o.Name)
+	}
+	toTarget.Left = func(shard int) { a.facts.Left(a.eventQueue, shard) }
+	toSend.Left = func(shard int) { a.facts.Left(a.notificationQueue, shard) }
+	toDo.Left = func(shard int) { a.facts.Left(a.jobQueue, shard) }
 	a.eventQueue, a.notificationQueue, a.jobQueue = queue.New(a.redis, toTarget), queue.New(a.redis, toSend), queue.New(a.redis, toDo)
 }
 
@@ -206,18 +217,20 @@ func (a *app) openNouns() error {
 	a.openBroadcasts()
 	a.events = events.New(events.Options{
 		DB: a.redis, Queue: a.eventQueue, Notifications: a.notificationQueue, Record: a.record, Logger: a.log, OnAccepted: a.metrics.Accepted,
-		MaxAge: a.config.MaxAge, SendsTo: a.sendsTo, Delivers: a.delivers, Broadcast: a.broadcasts.Open,
+		MaxAge: a.config.MaxAge, SendsTo: a.sendsTo, Delivers: a.delivers, Broadcast: a.broadcasts.Open, Tells: a.tells.On,
 	})
 	a.openChat()
 	a.apps = apps.New(a.redis)
 	a.servers = servers.New(a.redis, servers.Options{DeliveredPerSecond: a.metrics.DeliveredPerSecond, Logger: a.log})
 	a.series = series.New(a.redis, series.Options{Totals: a.metrics.Totals, Longest: a.metrics.Longest, Depths: a.depths, Logger: a.log})
-	a.jobs = jobs.New(jobs.Options{DB: a.redis, RetryBase: a.config.RetryBase, RetryMax: a.config.RetryMax, MaxAge: a.config.MaxAge, Logger: a.log})
+	a.jobs = jobs.New(jobs.Options{DB: a.redis, RetryBase: a.config.RetryBase, RetryMax: a.config.RetryMax, MaxAge: a.config.MaxAge, Tells: a.tells.OfQueue("work"), Logger: a.log})
 	a.schedules = schedules.New(schedules.Options{Record: a.record, Enqueue: a.jobs.Enqueue, Logger: a.log})
 	a.badges = badges.New(a.redis, badges.Options{MaxAge: a.config.MaxAge})
 	a.locks = lock.New(a.redis, lock.Options{Name: "locks"})
 	a.values, a.counters = values.NewValues(a.redis), values.NewCounters(a.redis)
 	a.letters = deadletters.New(deadletters.Options{Queues: a.deadQueues(), Jobs: a.jobQueue, Logger: a.log})
+	a.facts = facts.New(facts.Options{DB: a.redis, Events: a.eventQueue, Sources: a.deadQueues(), On: a.tells.On, Over: a.events.Over, Failed: events.LetterFailed,
+		KeepDone: 2*a.config.MaxAge + a.config.EventRetention, Logger: a.log})
 	a.contacts = contacts.New(a.contactsRedis, a.record, a.jobQueue, contacts.Options{
 		Max: a.config.ContactsMax, Min: a.config.ContactsMin, Logger: a.log,
 	})
@@ -262,10 +275,10 @@ func (a *app) redisLoops() []loop {
 
 // jobLoops are the loops that keep the stores fresh, and those of the background jobs.
 func (a *app) jobLoops() []loop {
-	loops := append([]loop{{"keys", a.keys.Run}, {"user tokens", a.tokens.Run}, {"event types", a.events.Run}, {"servers", a.sayAlive}, {"queues of jobs", a.jobs.Run}, {"schedules", a.schedules.Run}}, a.saleLoops()...)
+	loops := append([]loop{{"keys", a.keys.Run}, {"user tokens", a.tokens.Run}, {"event types", a.events.Run}, {"servers", a.sayAlive}, {"queues of jobs", a.jobs.Run}, {"schedules", a.schedules.Run}, {"types of facts", a.tells.Run}, {"facts", a.facts.Run}}, a.saleLoops()...)
 	loops = append(append(loops, a.chatLoops()...), a.broadcastLoops()...)
 	if a.config.has(roleJobs) {
-		loops = append(loops, loop{"outbox", a.outbox().Run}, loop{"jobs", func(ctx context.Context) error {
+		loops = append(loops, loop{"outbox", a.outbox().Run}, loop{"old facts", a.facts.RunUpkeep}, loop{"jobs", func(ctx context.Context) error {
 			return a.jobQueue.Run(ctx, queue.ByType(traced(a.jobHandlers())))
 		}})
 	}
@@ -305,7 +318,7 @@ func (a *app) handlers() (public, private http.Handler) {
 		hidden = "/metrics"
 	}
 	whole := handlers.New(handlers.Options{
-		Events: a.events, Devices: a.devices, Record: a.record, Keys: a.keys, Tokens: a.tokens, Erase: a.erasure.Erase, UserConfirm: bool(a.config.UserConfirm), Contacts: a.contacts, Sales: a.sales, Servers: a.servers, Series: a.series, Jobs: a.jobs, Schedules: a.schedules, Badges: a.badges, Broadcasts: a.broadcasts, Locks: a.locks, Values: a.values, Counters: a.counters, DeadLetters: a.letters, Apps: a.listApps, Pauses: a.apps,
+		Events: a.events, Devices: a.devices, Record: a.record, Keys: a.keys, Tokens: a.tokens, Erase: a.erasure.Erase, UserConfirm: bool(a.config.UserConfirm), Contacts: a.contacts, Sales: a.sales, Servers: a.servers, Series: a.series, Jobs: a.jobs, Schedules: a.schedules, Badges: a.badges, Broadcasts: a.broadcasts, Locks: a.locks, Values: a.values, Counters: a.counters, DeadLetters: a.letters, Facts: a.facts, FactSwitch: a.tells, Apps: a.listApps, Pauses: a.apps,
 		Queues: a.queues(), DeadQueues: a.deadQueues(), TakesDevice: a.sender.Takes, PushOrigins: a.config.pushOrigins(), PublicKey: a.webPushKey, Ready: a.readyFor, DeliveredPerSecond: a.metrics.DeliveredPerSecond,
 		Chats: a.chats, Live: a.streams, Pusher: a.pusher,
 		About: a.about(), Console: a.console, Document: openapi.Document(), Docs: site.New(a.config.documents, openapi.UI, web.NotFound),

@@ -52,6 +52,7 @@ const (
 	erasedDeadLetters   = "dead_letters"
 	erasedReservations  = "reservations"
 	erasedTickets       = "tickets"
+	erasedFacts         = "facts"
 	erasedAnswers       = record.ErasedAnswers
 	keptReservations    = "sold_reservations"
 	keptOrders          = "orders"
@@ -159,6 +160,11 @@ func (a *app) eraseKeys(ctx context.Context, o *record.Operation) (erasure.Found
 		}
 		failures, err := a.events.EraseFailures(ctx, o.Subject, time.UnixMilli(o.Since), keys)
 		found.Removed[erasedNotifications] += failures
+		if err != nil {
+			return err
+		}
+		told, err := a.facts.Erase(ctx, o.Subject, time.UnixMilli(o.Since), keys)
+		found.Removed[erasedFacts] += told
 		if err != nil {
 			return err
 		}

@@ -47,6 +47,8 @@ import "fanfare/handlers/web"
 //	@tag.description	Locks with leases, fences and counted attempts, for work that any of several processes may do, and only one at a time
 //	@tag.name		values and counters
 //	@tag.description	Small JSON values with versions, that can be compared and set and waited for, and counters with bounds
+//	@tag.name		facts
+//	@tag.description	What happened to events, notifications and jobs, to read one after the other
 //	@tag.name		users' own access
 //	@tag.description	Tokens and tickets with which an app or a page calls for its user without an API key
 //	@tag.name		operations

@@ -10,6 +10,7 @@ import (
 	"fanfare/api"
 	"fanfare/handlers/web"
 	"fanfare/store/contacts"
+	"fanfare/store/facts"
 	"fanfare/store/queue"
 	"fanfare/store/sales"
 
@@ -49,6 +50,7 @@ type queueMetrics struct {
 	ofJobs     []figure[api.JobQueue]
 	ofContacts []figure[api.ContactsStats]
 	ofSales    []figure[api.SalesStats]
+	ofFacts    []figure[facts.Kept]
 	latest     atomic.Pointer[scrape]
 	readings   *web.Fresh[*scrape]
 
@@ -61,6 +63,7 @@ type scrape struct {
 	stats api.Stats
 	jobs  *api.JobQueueList
 	ready api.Readiness
+	facts *facts.Kept
 }
 
 func newQueueMetrics(o Options) *queueMetrics {
@@ -85,6 +88,7 @@ func newQueueMetrics(o Options) *queueMetrics {
 		func(s *api.QueueStats) float64 { return s.WakeupMS / 1000 })
 	m.addJobs()
 	m.addOwed()
+	m.addFacts()
 	m.addReadiness()
 	o.Web.Registry.MustRegister(m)
 	return m
@@ -124,6 +128,18 @@ func (m *queueMetrics) addOwed() {
 	ofSales("sale_open_sales", "Sales that are open for reservations, whether or not units are available.", func(s *api.SalesStats) float64 { return float64(s.Open) })
 	ofSales("sale_unread_sales", "Sales that could not be read and are missing in the other figures of sales.", func(s *api.SalesStats) float64 { return float64(s.UnreadSales) })
 	ofSales("sale_oversold_units", "Units sold beyond the totals, over all sales; /v1/stats lists them by sale.", oversoldUnits)
+}
+
+// addFacts adds the figures of facts.
+func (m *queueMetrics) addFacts() {
+	add := func(kind prometheus.ValueType, name, help string, value func(*facts.Kept) float64) {
+		desc := prometheus.NewDesc("fanfare_facts_"+name, help, nil, nil)
+		m.ofFacts = append(m.ofFacts, figure[facts.Kept]{desc, kind, value})
+	}
+	add(prometheus.GaugeValue, "kept", "Facts that are kept for readers.", func(k *facts.Kept) float64 { return float64(k.Facts) })
+	add(prometheus.GaugeValue, "oldest_age_seconds", "Age of the oldest fact that is kept; 0: none is.", func(k *facts.Kept) float64 { return k.Age.Seconds() })
+	add(prometheus.GaugeValue, "waiting", "Facts that wait for their move to their lanes.", func(k *facts.Kept) float64 { return float64(k.Left) })
+	add(prometheus.CounterValue, "missed_total", "Facts that were dropped before readers through this process came to them.", func(k *facts.Kept) float64 { return float64(k.Missed) })
 }
 
 func oversoldUnits(s *api.SalesStats) (units float64) {
@@ -177,6 +193,9 @@ func (m *queueMetrics) Collect(out chan<- prometheus.Metric) {
 			collect(out, m.ofJobs, q, q.Queue)
 		}
 	}
+	if latest.facts != nil {
+		collect(out, m.ofFacts, latest.facts)
+	}
 	if stats.Contacts != nil {
 		collect(out, m.ofContacts, stats.Contacts)
 	}
@@ -206,6 +225,11 @@ func (m *queueMetrics) read(ctx context.Context) *scrape {
 	})
 	all.Go(func() { r.jobs, _ = m.o.Jobs.Queues(ctx) }) // nil after an error
 	all.Go(func() { readOwed(ctx, m.o.Contacts, m.o.Sales, &r.stats) })
+	all.Go(func() {
+		if kept, err := m.o.Facts.Kept(ctx); err == nil {
+			r.facts = &kept
+		}
+	})
 	all.Go(func() { r.ready = m.o.Ready(ctx) })
 	all.Wait()
 	m.latest.Store(r)

@@ -53,6 +53,10 @@ func (s *server) routes() []web.Route {
 		route("POST", "/v1/dead-letters/{id}/retry", api.ScopeOps, web.Handle(s.retryDeadLetter)),
 		route("DELETE", "/v1/dead-letters/{id}", api.ScopeOps, web.Handle(s.deleteDeadLetter)),
 
+		route("GET", "/v1/facts", api.ScopeOps, web.Handle(s.listFacts).LongPoll("wait_ms")),
+		route("PUT", "/v1/facts/types", api.ScopeOps, web.Handle(s.putFactTypes)),
+		route("GET", "/v1/facts/types", api.ScopeOps, web.Handle(s.getFactTypes)),
+
 		route("GET", "/v1/keys", api.ScopeAdmin, web.Handle(s.listKeys)),
 		route("POST", "/v1/keys", api.ScopeAdmin, web.Handle(s.postKey).Secret()),
 		route("DELETE", "/v1/keys/{id}", api.ScopeAdmin, web.Handle(s.deleteKey)),

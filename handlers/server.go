@@ -16,6 +16,7 @@ import (
 	"fanfare/store/deadletters"
 	"fanfare/store/devices"
 	"fanfare/store/events"
+	"fanfare/store/facts"
 	"fanfare/store/jobs"
 	"fanfare/store/lock"
 	"fanfare/store/queue"
@@ -74,6 +75,9 @@ type Options struct {
 	// Values and Counters are the values and the counters of callers.
 	Values   *values.Values
 	Counters *values.Counters
+	// Facts are what happened, and FactSwitch says of which types they are written.
+	Facts      *facts.Store
+	FactSwitch *facts.Switch
 	// DeadLetters retries and deletes many dead letters.
 	DeadLetters *deadletters.Store
 	// Queues are those behind stats, in the order in which they are listed.

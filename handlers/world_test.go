@@ -29,6 +29,7 @@ import (
 	"fanfare/store/deadletters"
 	"fanfare/store/devices"
 	"fanfare/store/events"
+	"fanfare/store/facts"
 	callers "fanfare/store/jobs"
 	"fanfare/store/lock"
 	"fanfare/store/queue"
@@ -70,6 +71,8 @@ type world struct {
 	jobs          *queue.Queue
 	notifications *queue.Queue
 	letters       *deadletters.Store
+	facts         *facts.Store
+	tells         *facts.Switch
 	log           *storetest.Lines
 }
 
@@ -119,11 +122,12 @@ func setupSQL(t testing.TB, db *redisdb.DB, url string, change ...func(*handlers
 	work := callers.New(callers.Options{DB: db})
 	t.Cleanup(work.Close)
 	dead := []*queue.Queue{w.queue, w.notifications, w.jobs, work.Letters()}
+	w.facts, w.tells = facts.New(facts.Options{DB: db, Events: w.queue}), facts.NewSwitch(rec, slog.New(slog.DiscardHandler))
 	w.letters = deadletters.New(deadletters.Options{Queues: dead, Jobs: w.jobs})
 	o := handlers.Options{
 		Contacts: w.contacts, Sales: w.sales, Events: happened, Devices: w.devices, Record: rec, Keys: w.keys, Tokens: w.tokens, Servers: servers.New(db, servers.Options{}), Series: series.New(db, series.Options{}), Pauses: apps.New(db),
 		Chats: w.chats, Live: w.live, Pusher: w.pusher, PublicKey: func(string) (string, bool) { return "BKey", true },
-		DeadLetters: w.letters, DeadQueues: dead, Jobs: work, Broadcasts: channels, Schedules: schedules.New(schedules.Options{Record: rec, Enqueue: work.Enqueue}), Badges: badges.New(db, badges.Options{}), Locks: lock.New(db, lock.Options{Name: "locks"}), Values: values.NewValues(db), Counters: values.NewCounters(db),
+		Facts: w.facts, FactSwitch: w.tells, DeadLetters: w.letters, DeadQueues: dead, Jobs: work, Broadcasts: channels, Schedules: schedules.New(schedules.Options{Record: rec, Enqueue: work.Enqueue}), Badges: badges.New(db, badges.Options{}), Locks: lock.New(db, lock.Options{Name: "locks"}), Values: values.NewValues(db), Counters: values.NewCounters(db),
 		Queues:   []*queue.Queue{w.queue, w.notifications, w.jobs},
 		Document: openapi.Document(), Docs: site.New(os.DirFS(storetest.Root(t)), openapi.UI, web.NotFound),
 		Erase: w.tokens.Erase, TakesDevice: func(*api.DeviceRequest) bool { return true }, PushOrigins: api.KnownPushOrigins,

@@ -35,6 +35,7 @@ func menu() []group {
 			{"docs/jobs.md", "queues of jobs: workers in Python, TypeScript and Go, leases, retries, conflict keys, schedules"},
 			{"docs/locks.md", "locks with leases, counted attempts and fences, and a worker that uses one"},
 			{"docs/go-client.md", "the client in Go: calls that repeat safely, streams that go on, workers"},
+			{"docs/facts.md", "read what happened to events, notifications and jobs, instead of asking again and again"},
 			{"docs/values.md", "values that are compared and set and waited for; counters with bounds"},
 		}},
 		{Name: "Clients", docs: []document{
@@ -70,6 +71,7 @@ func menu() []group {
 			{"docs/spec/users.md", "promises E: operations, and erasing a user"},
 			{"docs/spec/console.md", "promises N: what operators look at and mend"},
 			{"docs/spec/live.md", "promises B, D and G: badges, notifications without a script, events that are only tried, Live Activities"},
+			{"docs/spec/facts.md", "promises H: what happened, to read"},
 			{"docs/spec/traces.md", "promises T: spans of calls and of what they lead to"},
 		}},
 		{Name: "Project", quiet: true, docs: []document{

@@ -81,6 +81,8 @@ func example(operationID string) any {
 			"items":     []any{map[string]any{"sku": "sneaker:42", "stock": 100}},
 			"starts_at": "2026-01-01T00:00:00.000Z", "ends_at": "2126-01-01T00:00:00.000Z", "per_user_limit": 2,
 		}
+	case "putFactTypes":
+		return map[string]any{"types": []any{"event.done", "notification.failed"}}
 	case "putValue":
 		return map[string]any{"value": map[string]any{"theme": "dark"}, "ttl_seconds": 86400}
 	case "putCounter":

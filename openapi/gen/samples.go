@@ -7,6 +7,14 @@ import "strings"
 // optional property is then left out.
 var samples = map[string]any{
 	"acked":                         6,
+	"Fact.id":                       "5-1767366245000-42",
+	"Fact.at":                       "2026-01-02T15:04:05.000Z",
+	"Fact.type":                     "event.done",
+	"Fact.key":                      "3-QV7Z2M6JKX4T3YRN5WAHBCDEFG",
+	"Fact.data":                     map[string]any{"state": "done", "type": "photo.shared", "recipients": 2, "delivered": 2, "failed": 0},
+	"FactList.next":                 "AQiIw52xtjMA-gEAAAAAAAA",
+	"FactList.gap":                  0,
+	"FactTypesSet.types":            []any{"event.done", "notification.failed"},
 	"Value.value":                   map[string]any{"theme": "dark"},
 	"Acks.acked":                    map[string]any{"team": 7},
 	"attempts":                      8,

@@ -271,6 +271,18 @@ var words = map[string]string{
 	"ContactBatchRequest.contacts": "The contacts; either all are added or none. None is in the list twice",
 	"DeviceBatchRequest.devices":   "The devices; either all are registered or none. No token is in the list twice",
 
+	"Fact.id":                "The same whenever the fact is read; ids of one lane rise",
+	"Fact.type":              "What happened: `event.done`, `notification.failed`, `dead_letter.created`",
+	"Fact.key":               "What it happened to: an event, or another job. Facts of one key come in the order in which they happened",
+	"Fact.at":                "When it happened, by Redis' clock",
+	"Fact.data":              "What is told, by type: see docs/spec/facts.md",
+	"FactList.items":         "The facts",
+	"FactList.next":          "The position behind them: `after` of the next call",
+	"FactList.gap":           "How many facts, of all types, were dropped before this reader came to them",
+	"FactTypesRequest.types": "All types of which facts are to be written; none of others are",
+	"FactTypesSet.types":     "The types of which facts are written",
+	"FactTypesSet.since":     "From when on no fact of these types is missing; absent without types",
+
 	"Problem.attempt":    "The attempt of the holder (`lock_held`)",
 	"Problem.first":      "true for the first caller who learns it (`lock_exhausted`)",
 	"Problem.value":      "The present value (`version_mismatch`; absent if there is none), or the present number of the counter (`bounds`; absent for a sale)",
