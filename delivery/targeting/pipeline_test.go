@@ -64,6 +64,8 @@ type pipeline struct {
 	shown *badges.Store // see badges
 	// postponed has the ids of the notifications that were sent to a postponing sender.
 	postponed sync.Map
+	ids       []string // of the events that mustPost posted
+	untold    bool     // facts are not compared with reports: the test says why
 }
 
 // postponing is a Sender that sends no notification at its first try. So the notification becomes a job of its own.
@@ -107,6 +109,7 @@ func setup(t testing.TB, o options) *pipeline {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = p.rec.Close() })
+	t.Cleanup(p.compareFacts) // when all processes have stopped
 	if err := p.rec.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -128,6 +131,8 @@ func (p *pipeline) process() *process {
 		p.o.queue(&qo)
 		p.o.queue(&no)
 	}
+	qo.Lanes, qo.Tells = true, func() string { return "le" }
+	no.Tells = qo.Tells
 	no.MaxAge = -1 // as in app: delivery ends notifications that are too old
 	s := &process{pipeline: p, queueOfEvents: queue.New(p.db, qo), queueOfNotes: queue.New(p.db, no), stop: func() {}}
 	for _, q := range []*queue.Queue{s.queueOfEvents, s.queueOfNotes} {
@@ -136,7 +141,7 @@ func (p *pipeline) process() *process {
 		}
 	}
 	s.devices = devices.New(p.db, p.rec, s.queueOfNotes, devices.Options{Logger: log})
-	eo := events.Options{DB: p.db, Queue: s.queueOfEvents, Notifications: s.queueOfNotes, Record: p.rec, Logger: log,
+	eo := events.Options{DB: p.db, Queue: s.queueOfEvents, Notifications: s.queueOfNotes, Record: p.rec, Logger: log, Tells: func(string) bool { return true },
 		Broadcast: func(ctx context.Context, object string) (*api.Broadcast, error) {
 			return s.broadcasts.Open(ctx, object)
 		}}
@@ -278,6 +283,7 @@ func (p *pipeline) mustPost(r *api.EventRequest) (id string) {
 		}
 		return err
 	})
+	p.ids = append(p.ids, id)
 	return id
 }
 

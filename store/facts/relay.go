@@ -87,6 +87,9 @@ func (s *Store) takeDirty() (boxes []*outbox) {
 	return boxes
 }
 
+// Sweep moves all that was left in outboxes, and tells which events are over, once through.
+func (s *Store) Sweep(ctx context.Context) error { return s.round(ctx, s.boxes) }
+
 // round moves all that some outboxes have, and tells which events are over.
 func (s *Store) round(ctx context.Context, boxes []*outbox) error {
 	if len(boxes) == 0 {

@@ -1,0 +1,84 @@
+package targeting_test
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"fanfare/api"
+	"fanfare/store/events"
+	"fanfare/store/facts"
+	"fanfare/store/queue"
+)
+
+// H1, H2: compareFacts compares, at the end of each test of this package, what is told of the events that it posted with their reports:
+// those that are over are told once to be over, as the last fact and with the same numbers, and as many notifications as have failed
+// are told to have failed. A dead letter that is tried again has failed before.
+func (p *pipeline) compareFacts() {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if p.Failed() || p.untold || p.db.Client().Ping(ctx).Err() != nil {
+		return
+	}
+	f := p.first
+	store := facts.New(facts.Options{DB: p.db, Events: f.queueOfEvents, Sources: []*queue.Queue{f.queueOfEvents, f.queueOfNotes},
+		On: func(string) bool { return true }, Over: f.events.Over, Failed: events.LetterFailed})
+	if err := store.Sweep(ctx); err != nil {
+		p.Errorf("move facts: %v", err)
+	}
+	told := map[string][]api.Fact{}
+	for after := ""; ; {
+		list, err := store.Read(ctx, nil, after, nil, api.MaxFacts)
+		if err != nil {
+			p.Errorf("read facts: %v", err)
+			return
+		}
+		for _, one := range list.Items {
+			told[one.Key] = append(told[one.Key], one)
+		}
+		if after = list.Next; len(list.Items) == 0 {
+			break
+		}
+	}
+	for _, id := range p.ids {
+		if r, err := f.events.Report(ctx, id); err == nil {
+			p.compare(id, r, told[id])
+		}
+	}
+}
+
+// compare compares the facts of an event with its report.
+func (p *pipeline) compare(id string, r *api.EventReport, told []api.Fact) {
+	failed, dead, done := 0, 0, 0
+	for _, one := range told {
+		switch one.Type {
+		case api.FactNotificationFailed:
+			failed++
+		case api.FactDeadLetterCreated:
+			dead++
+		case api.FactEventDone:
+			done++
+		}
+	}
+	over := r.State == api.EventDone || r.State == api.EventExpired || r.State == api.EventCancelled && r.Notifications == r.Delivered+r.Failed+r.Expired+r.Cancelled
+	if r.State == api.EventCancelled && done == 0 { // perhaps its audience was not targeted yet
+		over = false
+	}
+	if over && done != 1 || !over && done > 0 && dead == 0 || int64(failed) < r.Failed || int64(failed) > r.Failed && dead == 0 {
+		p.Errorf("event %s is told to be over %d times, with %d failed notifications and %d dead letters; report %+v", id, done, failed, dead, r)
+	}
+	if done == 0 || dead > 0 {
+		return
+	}
+	last := told[len(told)-1]
+	var d struct {
+		State                                                            api.EventState
+		Recipients, Notifications, Delivered, Failed, Expired, Cancelled int64
+	}
+	if err := json.Unmarshal(last.Data, &d); err != nil || last.Type != api.FactEventDone || d.State != r.State ||
+		!slices.Equal([]int64{d.Recipients, d.Notifications, d.Delivered, d.Failed, d.Expired, d.Cancelled},
+			[]int64{r.Recipients, r.Notifications, r.Delivered, r.Failed, r.Expired, r.Cancelled}) {
+		p.Errorf("the last fact of event %s is %s %s; report %+v", id, last.Type, last.Data, r)
+	}
+}
