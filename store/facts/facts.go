@@ -58,7 +58,8 @@ type Store struct {
 	boxes []*outbox
 	poke  chan struct{}
 
-	missed atomic.Int64 // facts that were gone before readers of this process came to them
+	lookEvery time.Duration
+	missed    atomic.Int64 // facts that were gone before readers of this process came to them
 
 	mu    sync.Mutex
 	dirty map[string]bool // keys of outboxes in which this process has left something
@@ -74,7 +75,7 @@ func New(o Options) *Store {
 	}
 	o.KeepDone, o.Retention = cmp.Or(o.KeepDone, 48*time.Hour), cmp.Or(o.Retention, defaultRetention)
 	o.Most = cmp.Or(o.Most, defaultMost)
-	return &Store{o: o, boxes: outboxes(o.Sources), poke: make(chan struct{}, 1), dirty: map[string]bool{},
+	return &Store{o: o, lookEvery: defaultLook, boxes: outboxes(o.Sources), poke: make(chan struct{}, 1), dirty: map[string]bool{},
 		line: wake.NewLine(func(ctx context.Context) *redis.PubSub { return o.DB.Blocking().Subscribe(ctx) })}
 }
 

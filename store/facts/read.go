@@ -25,9 +25,9 @@ const (
 	leastLook = 200
 	// mostLooks is how often one reading looks at the lanes, if it finds no fact of the types that are asked for.
 	mostLooks = 20
-	// lookEvery is how often a reader that waits looks although nobody told that there is something new: the user of Redis
+	// defaultLook is how often a reader that waits looks although nobody told that there is something new: the user of Redis
 	// may have no rights to channels.
-	lookEvery = time.Second
+	defaultLook = time.Second
 )
 
 // lanePlace is where a look at a lane begins.
@@ -193,7 +193,7 @@ func (s *Store) Read(ctx, wait context.Context, after string, types []string, li
 	}
 	told, leave := s.Join(ctx)
 	defer leave()
-	for more := false; len(r.items) == 0 && (more || wake.Await(wait, told, lookEvery) == nil) && wait.Err() == nil; {
+	for more := false; len(r.items) == 0 && (more || wake.Await(wait, told, s.lookEvery) == nil) && wait.Err() == nil; {
 		var err error
 		if more, err = r.run(ctx); err != nil {
 			return nil, err
