@@ -58,6 +58,19 @@ func badges(w *world) sample {
 	return w.turns(of("none"), of("badge"))
 }
 
+// facts compares events of which it is told that they are over with events of which nothing is told.
+func facts(w *world) sample {
+	off, on := w.stage(plan{users: devices}), w.stage(plan{users: devices})
+	on.each(1, func(c *caller, _ int) {
+		c.call(http.MethodPut, "/v1/facts/types", `{"types":["event.done"]}`, http.StatusOK)
+	})
+	of := func(name string, s *stage) *side {
+		s.warm("user-%d", devices) // longer than the server takes to learn of the type
+		return s.delivering(name, connections, 1, func(n int) []byte { return post(n, 1, s.users) }, s.server)
+	}
+	return w.turns(of("off", off), of("on", on))
+}
+
 // audiences compares an event to a topic, and one to all users, with one to the contacts of a
 // user, who are as many.
 func audiences(w *world) sample {

@@ -100,6 +100,9 @@ func pushSection() section {
 		{name: "badges", measure: badges, profiles: []string{"none", "badge"}, rows: []want{
 			{"delivered, one event per POST, one device, of a type that raises the badge", "badge rate", "/s", "none rate", "of a type without a badge", ">= 0.85"},
 		}},
+		{name: "facts", measure: facts, profiles: []string{"off", "on"}, rows: []want{
+			{"delivered, one event per POST, one device, with event.done told", "on rate", "/s", "off rate", "without facts", ">= 0.9"},
+		}},
 		{name: "audiences", measure: audiences, rows: []want{
 			{"delivered, one event to a topic of 100,000 devices", "topic rate", "/s", "contacts rate", followed100k, ">= 0.95"},
 			{"delivered, one event to all users, 100,000 devices", "all rate", "/s", "contacts rate", followed100k, ">= 0.95"},

@@ -3,6 +3,7 @@ package e2e
 import (
 	"database/sql"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -119,6 +120,7 @@ func TestE7_NothingIsLeftOfAnErasedUser(t *testing.T) {
 			return p
 		}
 		first, last := serve(), serve()
+		first.mustTellFacts("notification.failed")
 		first.mustLiveALife(t, apns)
 		var made, ticket map[string]string
 		first.must(201, &made, "POST", "/v1/users/"+eraseMe+"/tokens", map[string]any{"scopes": []string{"chat"}})
@@ -126,7 +128,10 @@ func TestE7_NothingIsLeftOfAnErasedUser(t *testing.T) {
 		first.must(201, &ticket, "POST", "/v1/users/"+eraseMe+"/tickets", nil, "Authorization", token)
 		stream := last.mustFollow(eraseMe, "")
 		db := storetest.Open(t, redis.URL())
-		if keys, tables := storetest.KeysWith(t, db, eraseMe), mustTablesWith(t, database, eraseMe); len(keys) < 15 || len(tables) < 7 {
+		storetest.Eventually(t, time.Minute, "a fact names the user", func() bool {
+			return slices.ContainsFunc(storetest.KeysWith(t, db, eraseMe), func(key string) bool { return strings.HasSuffix(key, ":facts") })
+		})
+		if keys, tables := storetest.KeysWith(t, db, eraseMe), mustTablesWith(t, database, eraseMe); len(keys) < 16 || len(tables) < 7 {
 			t.Fatalf("only the keys %v and the tables %v name the user: too little is tested", keys, tables)
 		}
 
@@ -144,7 +149,7 @@ func TestE7_NothingIsLeftOfAnErasedUser(t *testing.T) {
 		for kind, step := range map[string]string{
 			"devices": "", "activities": "", "settings": "", "topics": "", "contacts": "", "uploads": "", "idempotency_records": "", // counted where they are removed
 			"memberships": "memberships", "notifications": "notifications", "dead_letters": "notifications", "reservations": "reservations",
-			"messages": "keys", "tickets": "keys",
+			"messages": "keys", "tickets": "keys", "facts": "keys",
 		} {
 			if got.Removed[kind] == 0 {
 				uncounted[step] = true

@@ -4,13 +4,29 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"strings"
+	"sync"
+	"testing"
 	"time"
 
 	"fanfare/api"
+	"fanfare/delivery/apns/apnstest"
 	"fanfare/store/events"
 	"fanfare/store/facts"
 	"fanfare/store/queue"
+	"fanfare/store/storetest"
 )
+
+// relayFacts moves facts as a server does, until the test ends.
+func (p *pipeline) relayFacts() {
+	f := p.first
+	p.facts = facts.New(facts.Options{DB: p.db, Events: f.queueOfEvents, Sources: []*queue.Queue{f.queueOfEvents, f.queueOfNotes},
+		On: func(string) bool { return true }, Over: f.events.Over, Failed: events.LetterFailed})
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = p.facts.Run(ctx) })
+	p.Cleanup(func() { stop(); running.Wait() })
+}
 
 // H1, H2: compareFacts compares, at the end of each test of this package, what is told of the events that it posted with their reports:
 // those that are over are told once to be over, as the last fact and with the same numbers, and as many notifications as have failed
@@ -18,32 +34,34 @@ import (
 func (p *pipeline) compareFacts() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	if p.Failed() || p.untold || p.db.Client().Ping(ctx).Err() != nil {
+	if p.Failed() || p.db.Client().Ping(ctx).Err() != nil {
 		return
 	}
-	f := p.first
-	store := facts.New(facts.Options{DB: p.db, Events: f.queueOfEvents, Sources: []*queue.Queue{f.queueOfEvents, f.queueOfNotes},
-		On: func(string) bool { return true }, Over: f.events.Over, Failed: events.LetterFailed})
-	if err := store.Sweep(ctx); err != nil {
+	if err := p.facts.Sweep(ctx); err != nil {
 		p.Errorf("move facts: %v", err)
 	}
+	told := p.mustFacts(ctx)
+	for _, id := range p.ids {
+		if r, err := p.first.events.Report(ctx, id); err == nil {
+			p.compare(id, r, told[id])
+		}
+	}
+}
+
+// mustFacts reads all facts, by key.
+func (p *pipeline) mustFacts(ctx context.Context) map[string][]api.Fact {
 	told := map[string][]api.Fact{}
 	for after := ""; ; {
-		list, err := store.Read(ctx, nil, after, nil, api.MaxFacts)
+		list, err := p.facts.Read(ctx, nil, after, nil, api.MaxFacts)
 		if err != nil {
 			p.Errorf("read facts: %v", err)
-			return
+			return told
 		}
 		for _, one := range list.Items {
 			told[one.Key] = append(told[one.Key], one)
 		}
 		if after = list.Next; len(list.Items) == 0 {
-			break
-		}
-	}
-	for _, id := range p.ids {
-		if r, err := f.events.Report(ctx, id); err == nil {
-			p.compare(id, r, told[id])
+			return told
 		}
 	}
 }
@@ -80,5 +98,37 @@ func (p *pipeline) compare(id string, r *api.EventReport, told []api.Fact) {
 		!slices.Equal([]int64{d.Recipients, d.Notifications, d.Delivered, d.Failed, d.Expired, d.Cancelled},
 			[]int64{r.Recipients, r.Notifications, r.Delivered, r.Failed, r.Expired, r.Cancelled}) {
 		p.Errorf("the last fact of event %s is %s %s; report %+v", id, last.Type, last.Data, r)
+	}
+}
+
+// H1: a cancelled event is over when nothing of it is left, and is told as cancelled.
+func TestH1_CancelledEventsAreOver(t *testing.T) {
+	t.Parallel()
+	for name, waits := range map[string]bool{"BeforeItWasTargeted": false, "WhileItsNotificationWaits": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := setup(t, options{idle: true, waits: waits})
+			p.mustDevice("bob", 1)
+			id := p.mustPost(hello("bob"))
+			if waits {
+				p.apns.ScriptAll(apnstest.Answer{Status: 503, Reason: "ServiceUnavailable"})
+				p.first.start()
+				storetest.Eventually(t, soon, "it waits", func() bool { return p.mustReport(id).Retrying == 1 })
+			}
+			p.mustCancel(id)
+			if !waits {
+				p.first.start()
+			}
+			var last api.Fact
+			storetest.Eventually(t, soon, "it is told to be over", func() bool {
+				for _, one := range p.mustFacts(t.Context())[id] {
+					last = one
+				}
+				return last.Type == api.FactEventDone
+			})
+			if !strings.HasPrefix(string(last.Data), `{"state":"cancelled","type":"hello"`) {
+				t.Errorf("it is told with %s", last.Data)
+			}
+		})
 	}
 }

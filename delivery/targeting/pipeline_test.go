@@ -23,6 +23,7 @@ import (
 	"fanfare/store/broadcasts"
 	"fanfare/store/devices"
 	"fanfare/store/events"
+	"fanfare/store/facts"
 	"fanfare/store/pack"
 	"fanfare/store/queue"
 	"fanfare/store/queue/shard"
@@ -65,7 +66,7 @@ type pipeline struct {
 	// postponed has the ids of the notifications that were sent to a postponing sender.
 	postponed sync.Map
 	ids       []string // of the events that mustPost posted
-	untold    bool     // facts are not compared with reports: the test says why
+	facts     *facts.Store
 }
 
 // postponing is a Sender that sends no notification at its first try. So the notification becomes a job of its own.
@@ -114,6 +115,7 @@ func setup(t testing.TB, o options) *pipeline {
 		t.Fatal(err)
 	}
 	p.first = p.process()
+	p.relayFacts()
 	if !o.idle {
 		p.first.start()
 	}

@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"fanfare/api"
 	"fanfare/store/redisdb"
@@ -231,5 +234,43 @@ func TestReadersGoOnWhenRedisWasLost(t *testing.T) {
 	want = w.mustTell("a", "x", 1)
 	if list = w.mustRead(list.Next, 100); len(list.Items) != 1 || numberOf(t, list.Items[0]) != want[0] {
 		t.Errorf("after the last id was lost there are %v", list)
+	}
+}
+
+// While the master of a lane is away, facts of other lanes are read, and its own come when it is back. If no other has any, the reader
+// is told that one is away.
+func TestALaneIsAway(t *testing.T) {
+	t.Parallel()
+	db := storetest.Open(t, storetest.Redis(t).URL())
+	w := setup(t, db)
+	var away atomic.Bool
+	lane := w.s.lane(w.q.LaneOf("x"))
+	other := "y"
+	for n := 0; w.q.LaneOf(other) == w.q.LaneOf("x"); n++ {
+		other = fmt.Sprint("y", n)
+	}
+	w.s.o.DB = storetest.FaultyBy(t, db, func(cmd redis.Cmder) string {
+		if args := cmd.Args(); len(args) > 1 && args[1] == lane {
+			return "lane"
+		}
+		return ""
+	}, func(string, bool) error {
+		if away.Load() {
+			return storetest.ErrCut
+		}
+		return nil
+	})
+	at := w.mustRead(api.FactsNow, 10).Next
+	hidden, seen := w.mustTell("a", "x", 1), w.mustTell("a", other, 1)
+	away.Store(true)
+	list := w.mustRead(at, 10)
+	if len(list.Items) != 1 || numberOf(t, list.Items[0]) != seen[0] || list.Gap != 0 {
+		t.Errorf("while a lane is away there are %v", list)
+	}
+	_, err := w.s.Read(t.Context(), nil, list.Next, nil, 10)
+	storetest.WantCode(t, err, api.CodeUnavailable)
+	away.Store(false)
+	if list = w.mustRead(list.Next, 10); len(list.Items) != 1 || numberOf(t, list.Items[0]) != hidden[0] || list.Gap != 0 {
+		t.Errorf("when it is back there are %v", list)
 	}
 }
