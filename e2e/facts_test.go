@@ -205,7 +205,7 @@ func (m *mixedPosts) check(t *testing.T, p *program, f *told) {
 			Recipients, Notifications, Delivered, Failed, Expired, Cancelled int64
 		}
 		storetest.Must(t, json.Unmarshal(last.Data, &d))
-		same := d.State == string(r.State) && d.Recipients == r.Recipients && d.Notifications == r.Notifications && d.Delivered == r.Delivered && d.Failed == r.Failed
+		same := d.State == string(r.State) && d.Recipients == *r.Recipients && d.Notifications == r.Notifications && d.Delivered == r.Delivered && d.Failed == r.Failed
 		if !slices.Equal(types, want) || last.Type != api.FactEventDone || !same || r.State != api.EventDone {
 			if wrong++; wrong <= 3 {
 				t.Errorf("event %d, %s: %v with %s, want %v with %+v", i, id, types, last.Data, want, r)

@@ -3,6 +3,7 @@ package targeting_test
 import (
 	"context"
 	"encoding/json"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -79,7 +80,8 @@ func (p *pipeline) compare(id string, r *api.EventReport, told []api.Fact) {
 			done++
 		}
 	}
-	over := r.State == api.EventDone || r.State == api.EventExpired || r.State == api.EventCancelled && r.Notifications == r.Delivered+r.Failed+r.Expired+r.Cancelled
+	over := r.State == api.EventDone || r.State == api.EventExpired || r.State == api.EventSuperseded ||
+		r.State == api.EventCancelled && r.Notifications == r.Delivered+r.Failed+r.Expired+r.Cancelled+r.Superseded
 	if r.State == api.EventCancelled && done == 0 { // perhaps its audience was not targeted yet
 		over = false
 	}
@@ -92,11 +94,12 @@ func (p *pipeline) compare(id string, r *api.EventReport, told []api.Fact) {
 	last := told[len(told)-1]
 	var d struct {
 		State                                                            api.EventState
-		Recipients, Notifications, Delivered, Failed, Expired, Cancelled int64
+		Recipients                                                       *int64
+		Notifications, Delivered, Failed, Expired, Cancelled, Superseded int64
 	}
-	if err := json.Unmarshal(last.Data, &d); err != nil || last.Type != api.FactEventDone || d.State != r.State ||
-		!slices.Equal([]int64{d.Recipients, d.Notifications, d.Delivered, d.Failed, d.Expired, d.Cancelled},
-			[]int64{r.Recipients, r.Notifications, r.Delivered, r.Failed, r.Expired, r.Cancelled}) {
+	if err := json.Unmarshal(last.Data, &d); err != nil || last.Type != api.FactEventDone || d.State != r.State || !reflect.DeepEqual(d.Recipients, r.Recipients) ||
+		!slices.Equal([]int64{d.Notifications, d.Delivered, d.Failed, d.Expired, d.Cancelled, d.Superseded},
+			[]int64{r.Notifications, r.Delivered, r.Failed, r.Expired, r.Cancelled, r.Superseded}) {
 		p.Errorf("the last fact of event %s is %s %s; report %+v", id, last.Type, last.Data, r)
 	}
 }
