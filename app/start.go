@@ -65,7 +65,7 @@ func (p *preparation) end() {
 func (a *app) prepare(ctx context.Context) error {
 	tell := func(why string) { a.starting.Store(&why) }
 	database := patience{variable: databaseVariable, log: a.log, refused: record.Refused, tell: tell}
-	for _, try := range []func(context.Context) error{a.record.Migrate, a.keys.Load, a.tokens.Load} {
+	for _, try := range []func(context.Context) error{a.record.Migrate, a.keys.Load, a.tokens.Load, a.tells.Load} {
 		if err := database.until(ctx, try); err != nil {
 			return err
 		}

@@ -24,6 +24,9 @@ const (
 	gather = 20 * time.Millisecond
 	// mostNotes is about how many events one round looks at, and overAtOnce how many of them together.
 	mostNotes, overAtOnce = 2000, 200
+	// stuckPages is how many pages of an outbox one round reads if some of its facts cannot be moved, and heldUpEvery is how often
+	// all outboxes are looked at then: each time, the same facts are read again.
+	stuckPages, heldUpEvery = 10, 3 * time.Second
 	// lastRound bounds the last round of a process that stops.
 	lastRound = 2 * time.Second
 )
@@ -45,11 +48,16 @@ func (s *Store) Run(ctx context.Context) error {
 	heldUp := false
 	for {
 		boxes := s.takeDirty()
-		if time.Since(swept) >= s.sweepTime() {
+		every := s.sweepTime()
+		if heldUp {
+			every = max(every, heldUpEvery)
+		}
+		all := time.Since(swept) >= every
+		if all {
 			boxes, swept = s.boxes, time.Now()
 		}
 		err := s.round(ctx, boxes)
-		if away := err != nil && ctx.Err() == nil; away != heldUp {
+		if away := err != nil && ctx.Err() == nil; away && !heldUp || all && heldUp && !away { // only a look at all tells that it goes on
 			heldUp = away
 			s.o.Logger.InfoContext(ctx, "facts", "held_up", away, "error", err)
 		}
@@ -97,7 +105,13 @@ func (s *Store) round(ctx context.Context, boxes []*outbox) error {
 	}
 	m := &moving{s: s, stuck: map[way]bool{}, notes: map[string][]entry{}}
 	err := m.pass(ctx, boxes, nil)
-	return errors.Join(err, m.tellOver(ctx))
+	if err = errors.Join(err, m.tellOver(ctx)); err != nil {
+		return err
+	}
+	for _, o := range m.left {
+		s.Left(o.queue, o.shard) // the next round goes on at once
+	}
+	return nil
 }
 
 // way is the way from an outbox to a lane.
@@ -111,13 +125,24 @@ type moving struct {
 	s     *Store
 	stuck map[way]bool       // a fact could not be moved: later ones must not overtake it
 	notes map[string][]entry // of events that may be over, by their ids
+	left  []*outbox          // that have more
+}
+
+// sticks reports whether an outbox has facts that could not be moved.
+func (m *moving) sticks(o *outbox) bool {
+	for w := range m.stuck {
+		if w.box == o {
+			return true
+		}
+	}
+	return false
 }
 
 // pass moves the facts of some outboxes, page by page, up to the ids of until, or to their ends. Without until it gathers the notes
 // of events, too. The error is the first.
 func (m *moving) pass(ctx context.Context, boxes []*outbox, until map[*outbox]string) (first error) {
 	after := map[*outbox]string{}
-	for len(boxes) > 0 {
+	for pages := 1; len(boxes) > 0; pages++ {
 		found, err := m.s.readOutboxes(ctx, boxes, after)
 		first = cmp.Or(first, err)
 		var facts []left
@@ -130,19 +155,15 @@ func (m *moving) pass(ctx context.Context, boxes []*outbox, until map[*outbox]st
 			if len(page) == 0 {
 				continue
 			}
-			if after[o] = page[len(page)-1].id; len(page) == pageSize && len(m.notes) < mostNotes {
+			after[o] = page[len(page)-1].id
+			switch {
+			case len(page) < pageSize:
+			case until != nil, len(m.notes) < mostNotes && (pages < stuckPages || !m.sticks(o)):
 				more = append(more, o)
-			} else if len(page) == pageSize {
-				m.s.Left(o.queue, o.shard) // the next round goes on
+			default:
+				m.left = append(m.left, o)
 			}
-			for _, e := range page {
-				if e.typ != noteEnded {
-					facts = append(facts, left{entry: e})
-				} else if until == nil {
-					id := eventOf(e.key)
-					m.notes[id] = append(m.notes[id], e)
-				}
-			}
+			facts = append(facts, m.factsOf(page, until == nil)...)
 		}
 		if err := m.move(ctx, facts); err != nil {
 			first = cmp.Or(first, err)
@@ -150,6 +171,19 @@ func (m *moving) pass(ctx context.Context, boxes []*outbox, until map[*outbox]st
 		boxes = more
 	}
 	return first
+}
+
+// factsOf are the facts of a page. It may gather the notes of events.
+func (m *moving) factsOf(page []entry, gather bool) (facts []left) {
+	for _, e := range page {
+		if e.typ != noteEnded {
+			facts = append(facts, left{entry: e})
+		} else if gather {
+			id := eventOf(e.key)
+			m.notes[id] = append(m.notes[id], e)
+		}
+	}
+	return facts
 }
 
 // move moves facts in their order and deletes them from their outboxes.

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -212,5 +213,58 @@ func TestAFullRedisMovesFacts(t *testing.T) {
 	storetest.Must(t, r.s.round(t.Context(), r.s.boxes))
 	if facts, _, _ := r.mustReadAll("", 10); len(facts) != 2 {
 		t.Errorf("the facts are %v", facts)
+	}
+}
+
+// While the master of a lane is away, what was left for other lanes is moved, also behind more than a round reads, and what was left for
+// this one keeps its order.
+func TestALaneIsAwayForTheRelay(t *testing.T) {
+	t.Parallel()
+	db := storetest.Open(t, storetest.Redis(t).URL())
+	r := setupRelay(t, db)
+	stuck, free := "x", "y"
+	for n := 0; r.q.LaneOf(free) == r.q.LaneOf(stuck); n++ {
+		free = fmt.Sprint("y", n)
+	}
+	var away atomic.Bool
+	away.Store(true)
+	s := r.relay(storetest.FaultyBy(t, db, func(cmd redis.Cmder) string {
+		if slices.Contains(cmd.Args(), any(r.s.keys(r.q.LaneOf(stuck))[0])) {
+			return "lane"
+		}
+		return ""
+	}, func(string, bool) error {
+		if away.Load() {
+			return storetest.ErrCut
+		}
+		return nil
+	}))
+	const many = stuckPages * pageSize / 2
+	for n := range 2 * many {
+		r.mustLeave(0, "a", []string{stuck, free}[n%2], fmt.Sprint(n))
+	}
+	id := queue.NewID(r.q.LaneOf(free), time.Now())
+	r.over[id] = true
+	r.mustLeave(1, api.FactNotificationFailed, id, "0")
+	r.mustLeave(1, noteEnded, id, "")
+	if err := s.Sweep(t.Context()); err == nil {
+		t.Error("a round without a lane succeeded")
+	}
+	if facts, _, _ := r.mustReadAll("", 1000); len(facts) != many+2 {
+		t.Errorf("%d facts of %d are there, of the lanes that are", len(facts), many+2)
+	}
+	away.Store(false)
+	storetest.Must(t, s.Sweep(t.Context()))
+	facts, _, _ := r.mustReadAll("", 1000)
+	last := map[string]int{}
+	for _, f := range facts {
+		if n := numberOf(t, f); f.Type == "a" && n < last[f.Key] {
+			t.Fatalf("%s has %d after %d", f.Key, n, last[f.Key])
+		} else if f.Type == "a" {
+			last[f.Key] = n
+		}
+	}
+	if len(facts) != 2*many+2 {
+		t.Errorf("%d facts of %d are there", len(facts), 2*many+2)
 	}
 }

@@ -35,7 +35,7 @@ type switched struct {
 	at      time.Time
 }
 
-// NewSwitch makes a switch. Until Run has read which types are on, all are.
+// NewSwitch makes a switch. Until Load or Run has read which types are on, all are.
 func NewSwitch(db *record.DB, log *slog.Logger) *Switch { return &Switch{record: db, log: log} }
 
 // On reports whether facts of a type are to be written. It takes no trip, and in doubt it says yes.
@@ -60,12 +60,12 @@ func (w *Switch) OfQueue(name string) func() string {
 
 // Run reads which types are on, again and again, until ctx ends.
 func (w *Switch) Run(ctx context.Context) error {
-	record.Follow(ctx, w.log, "types of facts", pollEvery, w.load)
+	record.Follow(ctx, w.log, "types of facts", pollEvery, w.Load)
 	return nil
 }
 
-// load reads the types if they have changed.
-func (w *Switch) load(ctx context.Context) error {
+// Load reads which types are on, if they have changed.
+func (w *Switch) Load(ctx context.Context) error {
 	at := time.Now()
 	version, err := w.record.Version(ctx, record.VersionFacts)
 	if err != nil {
