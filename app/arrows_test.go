@@ -29,7 +29,7 @@ type source struct {
 // sender.
 func testOnly(pkg string) bool {
 	return slices.Contains([]string{
-		"store/storetest", "store/queue/queuetest", "delivery/apns/apnstest", "delivery/exchange/exchangetest", "delivery/fcm/fcmtest", "delivery/webpush/webpushtest",
+		"store/storetest", "store/queue/queuetest", "delivery/address/addresstest", "delivery/apns/apnstest", "delivery/exchange/exchangetest", "delivery/fcm/fcmtest", "delivery/webpush/webpushtest",
 	}, pkg)
 }
 
@@ -134,7 +134,7 @@ func storeFloor(pkg string) int {
 // shared packages and none of the others. Targeting imports delivery.
 func deliveryFloor(pkg string) int {
 	switch pkg {
-	case "delivery/transport", "delivery/h2":
+	case "delivery/transport", "delivery/h2", "delivery/address":
 		return 0
 	case "delivery/exchange":
 		return 1

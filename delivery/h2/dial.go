@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"net/netip"
-	"syscall"
 	"time"
 
 	"golang.org/x/net/http2"
@@ -182,7 +180,7 @@ func (p *Pool) dial(ctx context.Context) (*Conn, error) {
 			return nil, err
 		}
 	}
-	dialled, err := (&net.Dialer{KeepAlive: tcpKeepAlive, Control: p.checkAddress, Resolver: p.o.Resolver}).DialContext(ctx, "tcp", p.addr)
+	dialled, err := (&net.Dialer{KeepAlive: tcpKeepAlive, Control: p.o.Control, Resolver: p.o.Resolver}).DialContext(ctx, "tcp", p.addr)
 	if err != nil {
 		return nil, fmt.Errorf("dial %s: %w", p.o.Name, err)
 	}
@@ -196,18 +194,6 @@ func (p *Pool) dial(ctx context.Context) (*Conn, error) {
 	c.value = value
 	c.start()
 	return c, nil
-}
-
-// checkAddress is the net.Dialer's Control: it gets the resolved address, before the connection.
-func (p *Pool) checkAddress(_, address string, _ syscall.RawConn) error {
-	if p.o.CheckAddress == nil {
-		return nil
-	}
-	addr, err := netip.ParseAddrPort(address)
-	if err != nil {
-		return err
-	}
-	return p.o.CheckAddress(addr)
 }
 
 // handshake refuses a server that verifies but does not speak HTTP/2.

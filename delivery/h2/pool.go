@@ -7,9 +7,9 @@ import (
 	"errors"
 	"log/slog"
 	"net"
-	"net/netip"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -57,9 +57,9 @@ type Options struct {
 	// OnePath says that all requests have the same path. It then enters the connection's header table,
 	// and takes a byte or two from the second request on.
 	OnePath bool
-	// CheckAddress, when set, is called before each connection with the address that the host's name
-	// was resolved to. Its error counts as a dial error, and that address is not connected to.
-	CheckAddress func(netip.AddrPort) error
+	// Control, when set, is that of the net.Dialer: it is called before each connection with the address that the
+	// host's name was resolved to. Its error counts as a dial error, and that address is not connected to.
+	Control func(network, address string, c syscall.RawConn) error
 	// Resolver resolves the host's name; nil is Go's own.
 	Resolver *net.Resolver
 	// FirstAlone lets a new connection take a single request until the first answer has come. If it

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -243,7 +244,7 @@ func TestA6_OneConnectionThenEight(t *testing.T) {
 	var dials atomic.Int64
 	goOn := make(chan struct{})
 	_, p := mustServe(t, echo, func(o *Options) {
-		o.FirstAlone, o.CheckAddress = true, func(netip.AddrPort) error {
+		o.FirstAlone, o.Control = true, func(string, string, syscall.RawConn) error {
 			if dials.Add(1) > 1 {
 				<-goOn
 			}
@@ -376,9 +377,9 @@ func TestConnectionsAreBoundedAndTheLastOneIsClosed(t *testing.T) {
 func TestAddressesAreCheckedAtConnect(t *testing.T) {
 	t.Parallel()
 	refused := errors.New("a private address")
-	seen, allow := make(chan netip.AddrPort, 100), false
+	seen, allow := make(chan string, 100), false
 	s, p := mustServe(t, echo, func(o *Options) {
-		o.CheckAddress = func(addr netip.AddrPort) error {
+		o.Control = func(_, addr string, _ syscall.RawConn) error {
 			seen <- addr
 			if allow {
 				return nil
@@ -391,7 +392,7 @@ func TestAddressesAreCheckedAtConnect(t *testing.T) {
 	if _, err := post(t.Context(), p, []byte("x"), nil); !errors.Is(err, refused) {
 		t.Errorf("got %v", err)
 	}
-	if addr := <-seen; !addr.Addr().IsLoopback() || strconv.Itoa(int(addr.Port())) != port {
+	if addr := netip.MustParseAddrPort(<-seen); !addr.Addr().IsLoopback() || strconv.Itoa(int(addr.Port())) != port {
 		t.Errorf("asked about %v", addr)
 	}
 	allow, p.addr = true, s.Listener.Addr().String()

@@ -126,7 +126,7 @@ func (o *Options) checkConnectTo(address string) error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("%q is no IP address with a port", address)
-	case !contains(o.AllowNets, at.Addr()):
+	case !o.addresses().Allows(at.Addr()):
 		return fmt.Errorf("%v is in no network of FANFARE_WEBPUSH_ALLOW_NETS", at.Addr())
 	}
 	return nil

@@ -90,7 +90,7 @@ func (h *hosts) release(x *host) {
 func (h *hosts) newPool(key hostKey, roots *x509.CertPool) *h2.Pool {
 	po := h.o.Pool("Web Push", key.name)
 	po.Conns, po.CloseLast, po.IdleAfter = maxConns, true, h.o.idle
-	po.CheckAddress, po.Resolver = h.o.checkAddress, h.o.resolver
+	po.Control, po.Resolver = h.o.addresses().Control, h.o.resolver
 	u := &url.URL{Scheme: "https", Host: key.name + h.o.port}
 	return h2.New(cmp.Or(key.connectTo, exchange.Address(u)), exchange.TLS(u, roots), po)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"fanfare/api"
+	"fanfare/delivery/address"
 	"fanfare/delivery/exchange"
 	"fanfare/delivery/transport"
 )
@@ -28,6 +29,9 @@ type Options struct {
 	port     string
 	idle     time.Duration
 }
+
+// addresses are the rules for the addresses of hosts.
+func (o *Options) addresses() *address.Rules { return &address.Rules{Allow: o.AllowNets} }
 
 // Sender sends to the push services of browsers. It connects with the first notification to a host.
 type Sender struct {

@@ -53,7 +53,7 @@ func setupWith(t testing.TB, s *webpushtest.Server, changes ...func(*Options)) *
 	}
 	w := &world{Server: s, t: t, sender: New(o), file: filepath.Join(t.TempDir(), "apps.json"), browser: s.MustSubscribe(t, chrome)}
 	t.Cleanup(func() { _ = w.sender.Close() })
-	if contains(o.AllowNets, netip.MustParseAddrPort(s.Addr()).Addr()) {
+	if o.addresses().Allows(netip.MustParseAddrPort(s.Addr()).Addr()) {
 		w.mustConfigure(s.App(topic))
 	}
 	return w
