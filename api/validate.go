@@ -34,6 +34,7 @@ type Validator struct {
 //	locale      what ValidLocale takes
 //	color       a colour such as #1b5e20
 //	endpoint    what ParseEndpoint takes
+//	webhook_url what ParseWebhookURL takes
 //	p256dh      an uncompressed point on P-256 in base64url
 //	auth        16 bytes in base64url
 //	maxbytes=N  a string of at most N bytes (max counts characters)
@@ -138,6 +139,10 @@ var textRules = map[string]func(param string) func(string) bool{
 	}),
 	"endpoint": textRule(func(s string) bool {
 		_, _, ok := ParseEndpoint(s)
+		return ok
+	}),
+	"webhook_url": textRule(func(s string) bool {
+		_, ok := ParseWebhookURL(s)
 		return ok
 	}),
 	"maxbytes": func(param string) func(string) bool {

@@ -7,7 +7,7 @@ CREATE TABLE IF NOT EXISTS versions (
     version BIGINT      NOT NULL
 ) ENGINE = InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin;
 -- +goose StatementEnd
-INSERT IGNORE INTO versions (name, version) VALUES ('event_types', 0), ('api_keys', 0), ('user_tokens', 0), ('schedules', 0), ('broadcasts', 0), ('facts', 0);
+INSERT IGNORE INTO versions (name, version) VALUES ('event_types', 0), ('api_keys', 0), ('user_tokens', 0), ('schedules', 0), ('broadcasts', 0), ('facts', 0), ('webhooks', 0);
 
 -- +goose StatementBegin
 CREATE TABLE IF NOT EXISTS event_types (
@@ -265,5 +265,20 @@ CREATE TABLE IF NOT EXISTS broadcasts (
 CREATE TABLE IF NOT EXISTS fact_types (
     type  VARCHAR(128) NOT NULL PRIMARY KEY,
     since BIGINT       NOT NULL
+) ENGINE = InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+CREATE TABLE IF NOT EXISTS webhooks (
+    id         VARCHAR(128) NOT NULL PRIMARY KEY,
+    definition MEDIUMTEXT   NOT NULL,
+    series     VARCHAR(64)  NOT NULL,
+    gone       BOOLEAN      NOT NULL,
+    secret     VARCHAR(128) NOT NULL,
+    secret_at  BIGINT       NOT NULL,
+    old_secret VARCHAR(128) NOT NULL,
+    old_until  BIGINT       NOT NULL,
+    created_at BIGINT       NOT NULL,
+    updated_at BIGINT       NOT NULL
 ) ENGINE = InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin;
 -- +goose StatementEnd

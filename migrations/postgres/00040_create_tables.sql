@@ -7,7 +7,7 @@ CREATE TABLE IF NOT EXISTS versions (
     version BIGINT           NOT NULL
 );
 -- +goose StatementEnd
-INSERT INTO versions (name, version) VALUES ('event_types', 0), ('api_keys', 0), ('user_tokens', 0), ('schedules', 0), ('broadcasts', 0), ('facts', 0) ON CONFLICT (name) DO NOTHING;
+INSERT INTO versions (name, version) VALUES ('event_types', 0), ('api_keys', 0), ('user_tokens', 0), ('schedules', 0), ('broadcasts', 0), ('facts', 0), ('webhooks', 0) ON CONFLICT (name) DO NOTHING;
 
 -- +goose StatementBegin
 CREATE TABLE IF NOT EXISTS event_types (
@@ -265,5 +265,20 @@ CREATE INDEX IF NOT EXISTS broadcasts_by_app ON broadcasts (topic, environment, 
 CREATE TABLE IF NOT EXISTS fact_types (
     type  TEXT COLLATE "C" NOT NULL PRIMARY KEY,
     since BIGINT           NOT NULL
+);
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+CREATE TABLE IF NOT EXISTS webhooks (
+    id         TEXT COLLATE "C" NOT NULL PRIMARY KEY,
+    definition TEXT COLLATE "C" NOT NULL,
+    series     TEXT COLLATE "C" NOT NULL,
+    gone       BOOLEAN          NOT NULL,
+    secret     TEXT COLLATE "C" NOT NULL,
+    secret_at  BIGINT           NOT NULL,
+    old_secret TEXT COLLATE "C" NOT NULL,
+    old_until  BIGINT           NOT NULL,
+    created_at BIGINT           NOT NULL,
+    updated_at BIGINT           NOT NULL
 );
 -- +goose StatementEnd

@@ -7,7 +7,7 @@ CREATE TABLE IF NOT EXISTS versions (
     version INTEGER NOT NULL
 ) WITHOUT ROWID;
 -- +goose StatementEnd
-INSERT OR IGNORE INTO versions (name, version) VALUES ('event_types', 0), ('api_keys', 0), ('user_tokens', 0), ('schedules', 0), ('broadcasts', 0), ('facts', 0);
+INSERT OR IGNORE INTO versions (name, version) VALUES ('event_types', 0), ('api_keys', 0), ('user_tokens', 0), ('schedules', 0), ('broadcasts', 0), ('facts', 0), ('webhooks', 0);
 
 -- +goose StatementBegin
 CREATE TABLE IF NOT EXISTS event_types (
@@ -265,5 +265,20 @@ CREATE INDEX IF NOT EXISTS broadcasts_by_app ON broadcasts (topic, environment, 
 CREATE TABLE IF NOT EXISTS fact_types (
     type  TEXT    NOT NULL PRIMARY KEY,
     since INTEGER NOT NULL
+) WITHOUT ROWID;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+CREATE TABLE IF NOT EXISTS webhooks (
+    id         TEXT    NOT NULL PRIMARY KEY,
+    definition TEXT    NOT NULL,
+    series     TEXT    NOT NULL,
+    gone       BOOLEAN NOT NULL,
+    secret     TEXT    NOT NULL,
+    secret_at  INTEGER NOT NULL,
+    old_secret TEXT    NOT NULL,
+    old_until  INTEGER NOT NULL,
+    created_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL
 ) WITHOUT ROWID;
 -- +goose StatementEnd

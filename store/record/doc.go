@@ -21,6 +21,7 @@
 //	operations     what an operation has done     id
 //	schedules      when jobs are enqueued         id
 //	broadcasts     an object and its channel      object
+//	webhooks       where facts are sent           id
 //	api_keys       an API key, hashed             id
 //	token_keys     a key that signs user tokens   id
 //	idempotency    a POST's answer, kept 24 h     hash of scope and key

@@ -16,6 +16,7 @@ const (
 	VersionUserTokens = "user_tokens"
 	VersionBroadcasts = "broadcasts"
 	VersionFacts      = "facts"
+	VersionWebhooks   = "webhooks"
 )
 
 // versionSchedules is raised by each change of a schedule. Nobody polls it: changes take its row lock.

@@ -1,0 +1,221 @@
+package record
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+
+	"fanfare/api"
+)
+
+// oldSecretTTL is how long the secret before the newest one signs as well.
+const oldSecretTTL = 24 * time.Hour
+
+// Webhook is a webhook with what its sender needs. Secrets and Series are shown to nobody but who sends.
+type Webhook struct {
+	api.Webhook
+	// Secrets are those that sign now, the newest first.
+	Secrets []string
+	// Series names what Redis keeps of the webhook. It is another one if the webhook was deleted and made again.
+	Series string
+}
+
+// webhookRow is a row of webhooks. The definition is the request with all its defaults.
+type webhookRow struct {
+	ID         string `db:"id"`
+	Definition string `db:"definition"`
+	Series     string `db:"series"`
+	Gone       bool   `db:"gone"`
+	Secret     string `db:"secret"`
+	SecretAt   int64  `db:"secret_at"`
+	OldSecret  string `db:"old_secret"`
+	OldUntil   int64  `db:"old_until"`
+	CreatedAt  int64  `db:"created_at"`
+	UpdatedAt  int64  `db:"updated_at"`
+	Now        int64  `db:"now_ms"`
+}
+
+const webhookColumns = "id, definition, series, gone, secret, secret_at, old_secret, old_until, created_at, updated_at"
+
+// PutWebhook creates or replaces a webhook, for a request with all its defaults; api.CodeTooManyNames for one too many.
+// A new one gets the secret and the series. The same again changes nothing, but turns on a webhook that its receiver has
+// turned off. Every change raises VersionWebhooks.
+func (db *DB) PutWebhook(ctx context.Context, id string, r *api.WebhookRequest, secret, series string) (w *Webhook, created bool, err error) {
+	definition, err := json.Marshal(r)
+	if err != nil {
+		return nil, false, fmt.Errorf("put webhook %s: %w", id, err)
+	}
+	w, err = db.changeWebhook(ctx, id, func(ctx context.Context, tx *sqlx.Tx, row *webhookRow) error {
+		if created = row.CreatedAt == 0; created {
+			row.Series, row.Secret, row.SecretAt, row.CreatedAt = series, secret, row.Now, row.Now
+			return db.roomForWebhook(ctx, tx)
+		}
+		if row.Definition == string(definition) && !row.Gone {
+			return errUnchanged
+		}
+		return nil
+	}, func(row *webhookRow) { row.Definition, row.Gone = string(definition), false })
+	return w, created, err
+}
+
+// roomForWebhook returns an error if there are as many webhooks as there may be.
+func (db *DB) roomForWebhook(ctx context.Context, tx *sqlx.Tx) error {
+	var have int
+	if err := tx.GetContext(ctx, &have, "SELECT COUNT(*) FROM webhooks"); err != nil {
+		return err
+	}
+	if have < api.MaxWebhooks {
+		return nil
+	}
+	e := api.Errorf(api.CodeTooManyNames, "there are as many webhooks as there may be, %d", api.MaxWebhooks)
+	e.RetryAfter = retrySchedules
+	return e
+}
+
+// AddWebhookSecret gives a webhook another secret. The one before it signs as well for 24 h; an older one ends.
+// api.CodeNotFound when there is no such webhook. It raises VersionWebhooks.
+func (db *DB) AddWebhookSecret(ctx context.Context, id, secret string) (*Webhook, error) {
+	return db.changeWebhook(ctx, id, onRecord, func(row *webhookRow) {
+		row.OldSecret, row.OldUntil = row.Secret, row.Now+oldSecretTTL.Milliseconds()
+		row.Secret, row.SecretAt = secret, row.Now
+	})
+}
+
+// EndWebhook turns a webhook off because its receiver said so, if it is still the one of a series with this URL. It raises
+// VersionWebhooks.
+func (db *DB) EndWebhook(ctx context.Context, id, series, url string) error {
+	_, err := db.changeWebhook(ctx, id, func(_ context.Context, _ *sqlx.Tx, row *webhookRow) error {
+		if row.Series != series || row.Gone {
+			return errUnchanged
+		}
+		r, err := row.request()
+		if err == nil && r.URL != url {
+			return errUnchanged
+		}
+		return err
+	}, func(row *webhookRow) { row.Gone = true })
+	return err
+}
+
+// onRecord refuses the change of a webhook that is not there.
+func onRecord(_ context.Context, _ *sqlx.Tx, row *webhookRow) error {
+	if row.CreatedAt == 0 {
+		return noWebhook(row.ID)
+	}
+	return nil
+}
+
+func noWebhook(id string) error { return api.Errorf(api.CodeNotFound, "there is no webhook %s", id) }
+
+// changeWebhook changes one row, if check allows it. check gets the row as it is, with CreatedAt 0 if there is none.
+func (db *DB) changeWebhook(ctx context.Context, id string, check func(context.Context, *sqlx.Tx, *webhookRow) error, change func(*webhookRow)) (w *Webhook, err error) {
+	err = db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
+		if err := db.raise(ctx, tx, VersionWebhooks); err != nil {
+			return err
+		}
+		row := webhookRow{ID: id}
+		err := tx.GetContext(ctx, &row, "SELECT "+webhookColumns+" FROM webhooks WHERE id = ?", id)
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return err
+		}
+		row.ID = id
+		if row.Now, err = db.now(ctx, tx); err != nil {
+			return err
+		}
+		checked := check(ctx, tx, &row)
+		if checked == nil {
+			change(&row)
+			row.UpdatedAt = row.Now
+			checked = writeWebhook(ctx, tx, db.d, row)
+		} else if !errors.Is(checked, errUnchanged) || row.CreatedAt == 0 {
+			return checked
+		}
+		if w, err = row.decode(); err != nil {
+			return err
+		}
+		return checked
+	})
+	if err != nil {
+		return nil, fmt.Errorf("change webhook %s: %w", id, err)
+	}
+	return w, nil
+}
+
+func writeWebhook(ctx context.Context, tx *sqlx.Tx, d dialect, row webhookRow) error {
+	_, err := tx.NamedExecContext(ctx, "INSERT INTO webhooks ("+webhookColumns+
+		") VALUES (:id, :definition, :series, :gone, :secret, :secret_at, :old_secret, :old_until, :created_at, :updated_at)"+
+		d.onConflict("webhooks", "id", []string{"definition", "gone", "secret", "secret_at", "old_secret", "old_until", "updated_at"}), row)
+	return err
+}
+
+// Webhook reads one webhook; api.CodeNotFound when there is none.
+func (db *DB) Webhook(ctx context.Context, id string) (*Webhook, error) {
+	var row webhookRow
+	err := db.get(ctx, &row, "SELECT "+webhookColumns+", "+db.d.now+" AS now_ms FROM webhooks WHERE id = ?", id)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, noWebhook(id)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return row.decode()
+}
+
+// Webhooks reads all webhooks by their ids. There are at most api.MaxWebhooks.
+func (db *DB) Webhooks(ctx context.Context) ([]Webhook, error) {
+	var found []webhookRow
+	err := db.list(ctx, &found, "SELECT "+webhookColumns+", "+db.d.now+" AS now_ms FROM webhooks ORDER BY id")
+	if err != nil {
+		return nil, err
+	}
+	all := make([]Webhook, 0, len(found))
+	for _, row := range found {
+		w, err := row.decode()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, *w)
+	}
+	return all, nil
+}
+
+// DeleteWebhook removes a webhook. If there is none, nothing changes. It raises VersionWebhooks.
+func (db *DB) DeleteWebhook(ctx context.Context, id string) error {
+	return db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
+		if err := db.raise(ctx, tx, VersionWebhooks); err != nil {
+			return err
+		}
+		return changed(tx.ExecContext(ctx, "DELETE FROM webhooks WHERE id = ?", id))
+	})
+}
+
+func (r *webhookRow) request() (*api.WebhookRequest, error) {
+	var request api.WebhookRequest
+	if err := json.Unmarshal([]byte(r.Definition), &request); err != nil {
+		return nil, fmt.Errorf("decode webhook %s: %w", r.ID, err)
+	}
+	return &request, nil
+}
+
+func (r *webhookRow) decode() (*Webhook, error) {
+	request, err := r.request()
+	if err != nil {
+		return nil, err
+	}
+	w := &Webhook{Series: r.Series, Secrets: []string{r.Secret}, Webhook: api.Webhook{
+		ID: r.ID, URL: request.URL, Types: request.Types, Max: *request.Max, State: request.State, Gone: r.Gone,
+		SecretAt: api.AtMillis(r.SecretAt), CreatedAt: api.AtMillis(r.CreatedAt), UpdatedAt: api.AtMillis(r.UpdatedAt),
+	}}
+	if r.Gone {
+		w.State = api.WebhookOff
+	}
+	if r.OldSecret != "" && r.OldUntil > r.Now {
+		w.Secrets, w.OldSecretUntil = append(w.Secrets, r.OldSecret), timeOf(&r.OldUntil)
+	}
+	return w, nil
+}

@@ -1,0 +1,208 @@
+package webhooks
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"embed"
+	"encoding/base64"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"fanfare/api"
+	"fanfare/store/record"
+	"fanfare/store/redisdb"
+)
+
+//go:embed lua/*.lua
+var scripts embed.FS
+
+const (
+	// pollEvery is how often Run looks for changes of other processes.
+	pollEvery = time.Second
+	// readEvery is how often it reads all webhooks although nobody has changed one: by then a secret may have ended.
+	readEvery = time.Minute
+	// secretBytes is the size of a secret.
+	secretBytes = 32
+	// secretPrefix begins a secret, so that it can be told from other ones (Standard Webhooks).
+	secretPrefix = "whsec_"
+)
+
+// Options configure a Store. Record, DB, Beside and Ends are needed.
+type Options struct {
+	Record *record.DB
+	DB     *redisdb.DB
+	// Beside names a key in the slot of a lane.
+	Beside func(lane int, name string) string
+	// Ends are the positions at the ends of all lanes, where a new webhook begins.
+	Ends func(ctx context.Context) ([]string, error)
+	// Plain allows URLs without TLS.
+	Plain bool
+	// Logger hears of a database that is away; default: nobody.
+	Logger *slog.Logger
+}
+
+// Store has the webhooks. It may be used from any goroutine.
+type Store struct {
+	o           Options
+	begin, step *redisdb.Script
+	known       atomic.Pointer[known]
+}
+
+// known are the webhooks as they were read last. It is never changed once published.
+type known struct {
+	version int64
+	read    time.Time
+	all     map[string]*record.Webhook
+	changed chan struct{} // closed when there are newer ones
+}
+
+// New makes a Store. It starts nothing.
+func New(o Options) *Store {
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	s := &Store{o: o, begin: redisdb.MustScript(scripts, "lua/webhook_begin.lua"), step: redisdb.MustScript(scripts, "lua/webhook_step.lua")}
+	s.known.Store(&known{version: -1, changed: make(chan struct{})})
+	return s
+}
+
+// Run keeps what All returns fresh until ctx ends.
+func (s *Store) Run(ctx context.Context) error {
+	record.Follow(ctx, s.o.Logger, "webhooks", pollEvery, s.Load)
+	return nil
+}
+
+// Load reads the webhooks if one was changed. It must not run twice at once.
+func (s *Store) Load(ctx context.Context) error {
+	old := s.known.Load()
+	version, err := s.o.Record.Version(ctx, record.VersionWebhooks)
+	if err != nil || version == old.version && time.Since(old.read) < readEvery {
+		return err
+	}
+	list, err := s.o.Record.Webhooks(ctx)
+	if err != nil {
+		return err
+	}
+	next := &known{version: version, read: time.Now(), all: make(map[string]*record.Webhook, len(list)), changed: make(chan struct{})}
+	for i := range list {
+		next.all[list[i].ID] = &list[i]
+	}
+	s.known.Store(next)
+	close(old.changed)
+	return nil
+}
+
+// All returns the webhooks by id, as they were read last, and a channel that is closed when there are newer ones. Nothing
+// of it may be changed.
+func (s *Store) All() (all map[string]*record.Webhook, changed <-chan struct{}) {
+	k := s.known.Load()
+	return k.all, k.changed
+}
+
+// Put creates or replaces a webhook. The request has been validated. A new webhook gets facts from now on, and secret signs
+// its requests; of one that was there before, secret is "". An error is of api.CodeValidation for a URL without TLS that is
+// not allowed, and of api.CodeTooManyNames for one webhook too many.
+func (s *Store) Put(ctx context.Context, id string, r *api.WebhookRequest) (w *api.Webhook, secret string, err error) {
+	wanted := *r
+	wanted.State = cmp.Or(r.State, api.WebhookOn)
+	if wanted.Max == nil {
+		wanted.Max = new(int64(api.DefaultWebhookMax))
+	}
+	if u, ok := api.ParseWebhookURL(r.URL); !s.o.Plain && (!ok || u.Scheme != "https") {
+		return nil, "", api.Invalid("url", "https", "must begin with https: http is for the networks in FANFARE_WEBHOOK_NETS, and there are none")
+	}
+	series := rand.Text()
+	// The positions come first: once the webhook is on record, they are there. If it is made by another call at the same
+	// time, these are never read, and expire.
+	if _, err := s.o.Record.Webhook(ctx, id); api.CodeOf(err) == api.CodeNotFound {
+		if err := s.toEnd(ctx, series); err != nil {
+			return nil, "", err
+		}
+	} else if err != nil {
+		return nil, "", err
+	}
+	secret = newSecret()
+	all, created, err := s.o.Record.PutWebhook(ctx, id, &wanted, secret, series)
+	if err != nil {
+		return nil, "", err
+	}
+	if !created {
+		secret = ""
+	}
+	return &all.Webhook, secret, nil
+}
+
+// toEnd lets a series begin at the ends of all lanes.
+func (s *Store) toEnd(ctx context.Context, series string) error {
+	ends, err := s.o.Ends(ctx)
+	if err != nil {
+		return err
+	}
+	cmds := make([]redis.Cmder, len(ends))
+	for lane, at := range ends {
+		cmds[lane] = s.begin.Cmd(ctx, []string{s.key(series, lane)}, at, progressTTL.Milliseconds())
+	}
+	if err := s.o.DB.Pipeline(ctx, redisdb.Write, cmds...); err != nil {
+		return err
+	}
+	return redisdb.FirstError(cmds)
+}
+
+// newSecret makes a secret.
+func newSecret() string {
+	var b [secretBytes]byte
+	rand.Read(b[:]) // never fails
+	return secretPrefix + base64.StdEncoding.EncodeToString(b[:])
+}
+
+// KeyOf is the key that a secret stands for.
+func KeyOf(secret string) ([]byte, error) {
+	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, secretPrefix))
+	if err != nil {
+		return nil, fmt.Errorf("a webhook's secret is not %s and base64", secretPrefix) // the cause quotes nothing, but shows where
+	}
+	return key, nil
+}
+
+// AddSecret gives a webhook another secret. The one before it signs as well for 24 h. api.CodeNotFound when there is no
+// such webhook.
+func (s *Store) AddSecret(ctx context.Context, id string) (w *api.Webhook, secret string, err error) {
+	secret = newSecret()
+	all, err := s.o.Record.AddWebhookSecret(ctx, id, secret)
+	if err != nil {
+		return nil, "", err
+	}
+	return &all.Webhook, secret, nil
+}
+
+// Get reads a webhook with its secrets; api.CodeNotFound when there is none.
+func (s *Store) Get(ctx context.Context, id string) (*record.Webhook, error) {
+	return s.o.Record.Webhook(ctx, id)
+}
+
+// List reads all webhooks by id.
+func (s *Store) List(ctx context.Context) ([]api.Webhook, error) {
+	found, err := s.o.Record.Webhooks(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]api.Webhook, len(found))
+	for i := range found {
+		all[i] = found[i].Webhook
+	}
+	return all, nil
+}
+
+// Delete removes a webhook, also one that is not there. Who sends stops within 2 s.
+func (s *Store) Delete(ctx context.Context, id string) error {
+	return s.o.Record.DeleteWebhook(ctx, id)
+}
+
+// End turns a webhook off because its receiver said so, unless it was changed since w was read.
+func (s *Store) End(ctx context.Context, w *record.Webhook) error {
+	return s.o.Record.EndWebhook(ctx, w.ID, w.Series, w.URL)
+}
