@@ -1,0 +1,123 @@
+package hooks
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"fanfare/api"
+	"fanfare/store/record"
+)
+
+const (
+	// maxFacts is how many facts any batch has at most.
+	maxFacts = 100
+	// maxBatch is the size of a body in bytes. A fact that is larger alone is sent alone.
+	maxBatch = 64 << 10
+	// gatherTime is how long a batch that is not full waits for more facts.
+	gatherTime = 50 * time.Millisecond
+	// mostLooks is how often one reading looks at a lane, most of whose facts may be of other types.
+	mostLooks = 20
+)
+
+// Fact is one thing that happened.
+type Fact struct {
+	ID   string          `json:"id"`
+	Type string          `json:"type"`
+	Key  string          `json:"key"`
+	At   api.Time        `json:"at"`
+	Data json.RawMessage `json:"data"`
+}
+
+// Feed has the facts, in lanes.
+type Feed interface {
+	// Lanes is how many lanes there are.
+	Lanes() int
+	// ReadLane reads facts of some types after a position ("": from the oldest there is), at most that many and that many
+	// bytes, but one in any case. next is the position after them and after those of other types, and gap how many facts
+	// after the position are kept no longer.
+	ReadLane(ctx context.Context, lane int, after string, types func(string) bool, most, bytes int) (facts []Fact, next string, gap int64, err error)
+	// Join returns a channel that gets a value when there may be new facts, and leave, which must be called.
+	Join(ctx context.Context) (told <-chan struct{}, leave func())
+}
+
+// body is what a receiver gets.
+type body struct {
+	Webhook string `json:"webhook"`
+	Gap     int64  `json:"gap,omitempty"`
+	Facts   []Fact `json:"facts"`
+}
+
+// batch are facts that are sent together.
+type batch struct {
+	first string // the id of the first fact; "": there is none
+	facts []Fact
+	next  string // the position after them
+	moved bool   // next is another position than the one that was read from
+	gap   int64  // facts before them that were kept no longer
+	body  []byte
+}
+
+// id is the webhook-id: the webhook, and the first fact, whose id names its lane. It is the same at each try.
+func (b *batch) id(webhook string) string { return webhook + ":" + b.first }
+
+// reading is where a batch begins.
+type reading struct {
+	lane  int
+	after string
+	most  int   // facts
+	gap   int64 // facts before that were kept no longer
+}
+
+// read reads facts of a lane that fit into one request.
+func read(ctx context.Context, feed Feed, w *record.Webhook, r reading) (*batch, error) {
+	for {
+		b, err := look(ctx, feed, w, r)
+		if err != nil || len(b.facts) == 0 {
+			return b, err
+		}
+		fit, err := b.encode(w.ID)
+		if err != nil || fit == len(b.facts) {
+			return b, err
+		}
+		r.most = fit // the position after fewer facts is known only by reading them
+	}
+}
+
+// look reads until there are facts enough, or the lane has no more.
+func look(ctx context.Context, feed Feed, w *record.Webhook, r reading) (*batch, error) {
+	wanted := func(t string) bool { return slices.Contains(w.Types, t) }
+	b := &batch{next: r.after, gap: r.gap}
+	for size, looks := 0, 0; len(b.facts) < r.most && size < maxBatch && looks < mostLooks; looks++ {
+		facts, next, gap, err := feed.ReadLane(ctx, r.lane, b.next, wanted, r.most-len(b.facts), maxBatch-size)
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range facts {
+			size += len(f.Data)
+		}
+		same := next == b.next
+		b.facts, b.next, b.gap = append(b.facts, facts...), next, b.gap+gap
+		if same {
+			break
+		}
+	}
+	b.moved = b.next != r.after
+	return b, nil
+}
+
+// encode makes the body, and returns how many facts fit into it.
+func (b *batch) encode(webhook string) (fit int, err error) {
+	b.first = b.facts[0].ID
+	if b.body, err = json.Marshal(body{webhook, b.gap, b.facts}); err != nil {
+		return 0, fmt.Errorf("encode facts of webhook %s: %w", webhook, err)
+	}
+	size := len(b.body)
+	for fit = len(b.facts); fit > 1 && size > maxBatch; fit-- {
+		one, _ := json.Marshal(b.facts[fit-1]) // it was marshalled before
+		size -= len(one) + 1
+	}
+	return fit, nil
+}

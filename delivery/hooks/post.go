@@ -1,0 +1,170 @@
+package hooks
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"fanfare/delivery/address"
+	"fanfare/store/record"
+)
+
+const (
+	// postTimeout bounds a request, from connecting to the head of the answer, and bodyTimeout the rest of the answer,
+	// whose only use is that the connection can take another request.
+	postTimeout = 15 * time.Second
+	bodyTimeout = time.Second
+	// maxAnswer is how much of an answer's body is read, and maxHead how large its head may be.
+	maxAnswer = 4 << 10
+	maxHead   = 16 << 10
+	// idleTimeout is how long a connection without a request stays open.
+	idleTimeout = time.Minute
+	// maxIdle and maxIdleOfHost are how many such connections there are.
+	maxIdle, maxIdleOfHost = 256, 16
+)
+
+// PosterOptions say which receivers are connected to. The zero value allows public addresses with TLS.
+type PosterOptions struct {
+	// AllowNets are networks that are connected to although their addresses are not public, also without TLS.
+	AllowNets []netip.Prefix
+	// Own returns the addresses at which this process listens; default: none.
+	Own func() []netip.AddrPort
+
+	// For tests: who signs the certificates of receivers, another resolver, and how long a request may take.
+	roots    *x509.CertPool
+	resolver *net.Resolver
+	timeout  time.Duration
+}
+
+// Poster sends requests to receivers. It may be used from any goroutine.
+type Poster struct {
+	secure, plain *http.Client
+	timeout       time.Duration
+}
+
+// NewPoster makes a Poster. It connects with the first request.
+func NewPoster(o PosterOptions) *Poster {
+	rules := address.Rules{Allow: o.AllowNets, Own: o.Own}
+	plain := rules
+	plain.OnlyAllow = true
+	p := &Poster{secure: o.client(&rules), plain: o.client(&plain), timeout: o.timeout}
+	if p.timeout == 0 {
+		p.timeout = postTimeout
+	}
+	return p
+}
+
+// client makes a client that follows no redirect, knows no proxy, and speaks HTTP/1.1: a lane has one request under
+// way.
+func (o *PosterOptions) client(rules *address.Rules) *http.Client {
+	dialer := &net.Dialer{Timeout: postTimeout, Control: rules.Control, Resolver: o.resolver}
+	return &http.Client{
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport: &http.Transport{
+			DialContext: dialer.DialContext, TLSHandshakeTimeout: postTimeout,
+			TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: o.roots},
+			MaxResponseHeaderBytes: maxHead, DisableCompression: true,
+			MaxIdleConns: maxIdle, MaxIdleConnsPerHost: maxIdleOfHost, IdleConnTimeout: idleTimeout,
+		},
+	}
+}
+
+// Close closes connections without a request.
+func (p *Poster) Close() {
+	p.secure.CloseIdleConnections()
+	p.plain.CloseIdleConnections()
+}
+
+// answer is what became of a request.
+type answer struct {
+	status int // 0: there was no answer
+	err    error
+	asked  time.Duration // how long to wait at least before the next request, by Retry-After
+	took   time.Duration
+}
+
+// post sends a body to the receiver of a webhook, signed by all its secrets. It takes no longer than the time-out, and a
+// second more for an answer that ends late.
+func (p *Poster) post(ctx context.Context, w *record.Webhook, id string, body []byte) (a answer) {
+	began := time.Now()
+	defer func() { a.took = time.Since(began) }()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	late := time.AfterFunc(p.timeout, func() { cancel(errors.New("no answer came within " + p.timeout.String())) })
+	defer late.Stop()
+	r, err := newRequest(ctx, w, id, body)
+	if err != nil {
+		return answer{err: err}
+	}
+	client := p.plain
+	if r.URL.Scheme == "https" {
+		client = p.secure
+	}
+	resp, err := client.Do(r)
+	if err != nil {
+		return answer{err: plainly(ctx, err)}
+	}
+	defer resp.Body.Close()
+	late.Reset(bodyTimeout)
+	_, _ = io.CopyN(io.Discard, resp.Body, maxAnswer)
+	return answer{status: resp.StatusCode, asked: retryAfter(resp.Header, time.Now())}
+}
+
+// newRequest makes a signed request.
+func newRequest(ctx context.Context, w *record.Webhook, id string, body []byte) (*http.Request, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, w.URL, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	signature, err := sign(w.Secrets, id, now, body)
+	if err != nil {
+		return nil, err
+	}
+	r.GetBody = nil // nothing is sent again by itself
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("User-Agent", "fanfare")
+	r.Header.Set(headerID, id)
+	r.Header.Set(headerTimestamp, strconv.FormatInt(now.Unix(), 10))
+	r.Header.Set(headerSignature, signature)
+	return r, nil
+}
+
+// plainly is an error without the URL, which may contain a secret, and with the reason why a request was ended.
+func plainly(ctx context.Context, err error) error {
+	var of *url.Error
+	if errors.As(err, &of) {
+		err = of.Err
+	}
+	if cause := context.Cause(ctx); cause != nil && errors.Is(err, context.Canceled) {
+		return cause
+	}
+	return err
+}
+
+// retryAfter reads the header Retry-After (RFC 9110, 10.2.3): seconds, or a time by the receiver's own clock, which its
+// header Date shows.
+func retryAfter(h http.Header, now time.Time) time.Duration {
+	text := strings.TrimSpace(h.Get("Retry-After"))
+	if seconds, err := strconv.ParseInt(text, 10, 64); err == nil {
+		return time.Duration(min(max(seconds, 0), int64(maxBackoff/time.Second))) * time.Second
+	}
+	at, err := http.ParseTime(text)
+	if err != nil {
+		return 0
+	}
+	if date, err := http.ParseTime(h.Get("Date")); err == nil {
+		now = date
+	}
+	return min(max(at.Sub(now), 0), maxBackoff)
+}

@@ -1,0 +1,207 @@
+package hooks
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"fanfare/api"
+	"fanfare/delivery/address/addresstest"
+	"fanfare/store/record"
+	"fanfare/store/storetest"
+)
+
+const someSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+
+// hookAt is a webhook at a URL.
+func hookAt(to string) *record.Webhook {
+	return &record.Webhook{Webhook: api.Webhook{ID: "shop", URL: to}, Secrets: []string{someSecret}}
+}
+
+// mustPost posts something, and wants it to end in time.
+func mustPost(t testing.TB, p *Poster, to string) answer {
+	t.Helper()
+	t.Cleanup(p.Close)
+	began := time.Now()
+	a := p.post(t.Context(), hookAt(to), "shop:0-1-0", []byte(`{"facts":[]}`))
+	if took := time.Since(began); took > p.timeout+bodyTimeout+10*time.Second {
+		t.Errorf("took %v", took)
+	}
+	if a.err != nil && strings.Contains(a.err.Error(), "token=") {
+		t.Errorf("the error shows the URL: %v", a.err)
+	}
+	return a
+}
+
+// H7: a request is signed over the bytes that are sent, with headers of Standard Webhooks.
+func TestH7_Request(t *testing.T) {
+	t.Parallel()
+	s := newReceiver(t, nil)
+	s.expect(someSecret)
+	if a := mustPost(t, poster(s), s.URL+"/hook?token=x"); a.status != 204 || a.err != nil {
+		t.Fatalf("%+v", a)
+	}
+	r := s.got()[0]
+	if r.id != "shop:0-1-0" || string(r.raw) != `{"facts":[]}` || r.header.Get("Content-Type") != "application/json" || r.header.Get("User-Agent") != "fanfare" || r.header.Get("webhook-timestamp") == "" {
+		t.Errorf("%+v", r)
+	}
+}
+
+// H7: an answer that does not come, or does not end, is waited for no longer than the time-out, and 4 KiB of it are read.
+func TestH7_AnswersThatDoNotEnd(t *testing.T) {
+	t.Parallel()
+	sent := make(chan int, 1)
+	for name, c := range map[string]struct {
+		answer func(w http.ResponseWriter, n int, r *request)
+		status int
+		why    string
+	}{
+		"NoAnswer": {func(_ http.ResponseWriter, _ int, r *request) { <-r.hang }, 0, "no answer came within"},
+		"EndlessBody": {func(w http.ResponseWriter, _ int, _ *request) {
+			n := 0
+			for chunk := bytes.Repeat([]byte("x"), 1<<10); ; n += len(chunk) {
+				if _, err := w.Write(chunk); err != nil {
+					sent <- n
+					return
+				}
+			}
+		}, 200, ""},
+		"SilentBody": {func(w http.ResponseWriter, _ int, r *request) {
+			w.WriteHeader(202)
+			_ = http.NewResponseController(w).Flush()
+			<-r.hang
+		}, 202, ""},
+		"HugeHead": {func(w http.ResponseWriter, _ int, _ *request) {
+			w.Header().Set("X-Long", strings.Repeat("x", 4*maxHead))
+		}, 0, "exceeded"},
+		"ManyHints": {func(w http.ResponseWriter, _ int, _ *request) {
+			for range 10_000 {
+				w.WriteHeader(http.StatusProcessing)
+			}
+		}, 0, "exceeded"},
+		"Reset": {func(w http.ResponseWriter, _ int, _ *request) { panic(http.ErrAbortHandler) }, 0, "EOF"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newReceiver(t, c.answer)
+			p := poster(s)
+			if c.status != 0 {
+				p.timeout = time.Minute // it is not what ends the answer
+			}
+			a := mustPost(t, p, s.URL+"/?token=x")
+			if a.took > 30*time.Second {
+				t.Errorf("took %v", a.took)
+			}
+			if a.status != c.status || c.why == "" && a.err != nil || c.why != "" && (a.err == nil || !strings.Contains(a.err.Error(), c.why)) {
+				t.Errorf("%+v %v", a, a.err)
+			}
+			if name == "EndlessBody" {
+				if n := <-sent; n > 8<<20 { // what the sockets hold
+					t.Errorf("%d bytes were taken", n)
+				}
+			}
+		})
+	}
+}
+
+// H7: a redirect is not followed.
+func TestH7_Redirects(t *testing.T) {
+	t.Parallel()
+	other := newReceiver(t, nil)
+	for _, code := range []int{301, 302, 303, 307, 308} {
+		s := newReceiver(t, func(w http.ResponseWriter, _ int, _ *request) {
+			w.Header().Set("Location", other.URL)
+			w.WriteHeader(code)
+		})
+		if a := mustPost(t, poster(s), s.URL); a.status != code || a.verdict() != failed {
+			t.Errorf("%d: %+v", code, a)
+		}
+	}
+	if len(other.got()) > 0 {
+		t.Error("a redirect was followed")
+	}
+}
+
+// H8: a receiver at an address that is not public, or at fanfare itself, is not connected to, and without TLS only one in
+// an allowed network. A certificate that nobody trusts is refused.
+func TestH8_NotConnectedTo(t *testing.T) {
+	t.Parallel()
+	loopback := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	secure := newReceiver(t, nil)
+	touched := make(chan struct{}, 100)
+	plain := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { touched <- struct{}{} }))
+	t.Cleanup(plain.Close)
+	u, _ := url.Parse(secure.URL)
+	for name, c := range map[string]struct {
+		o   PosterOptions
+		to  string
+		why string // "": an answer comes
+	}{
+		"Private":        {PosterOptions{roots: secure.roots()}, secure.URL, "127.0.0.1 is no public address"},
+		"PrivatePlain":   {PosterOptions{}, plain.URL, "is in none of the networks that are allowed"},
+		"PublicPlain":    {PosterOptions{AllowNets: loopback}, "http://192.88.99.1:9/", "is in none of the networks that are allowed"},
+		"Itself":         {PosterOptions{AllowNets: loopback, roots: secure.roots(), Own: func() []netip.AddrPort { return []netip.AddrPort{netip.MustParseAddrPort(u.Host)} }}, secure.URL, "is an address of fanfare itself"},
+		"NoTrust":        {PosterOptions{AllowNets: loopback}, secure.URL, "certificate"},
+		"Allowed":        {PosterOptions{AllowNets: loopback, roots: secure.roots()}, secure.URL, ""},
+		"AllowedPlain":   {PosterOptions{AllowNets: loopback}, plain.URL, ""},
+		"NothingListens": {PosterOptions{AllowNets: loopback}, "https://127.0.0.1:1/", "refused"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := len(secure.got()) + len(touched)
+			a := mustPost(t, NewPoster(c.o), c.to)
+			if c.why == "" && a.err != nil || c.why != "" && (a.err == nil || !strings.Contains(a.err.Error(), c.why)) {
+				t.Errorf("%+v", a)
+			}
+			if got := len(secure.got()) + len(touched) - before; (got == 1) != (c.why == "") {
+				t.Errorf("%d requests arrived", got)
+			}
+		})
+	}
+}
+
+// H8: a name is judged by the address that it has when fanfare connects, so it cannot have an allowed one first and
+// another one afterwards.
+func TestH8_ARebindingNameIsNotConnectedTo(t *testing.T) {
+	t.Parallel()
+	dns := addresstest.Start(t)
+	listen := func(at string) net.Listener {
+		l, err := net.Listen("tcp", at)
+		storetest.Must(t, err)
+		return l
+	}
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	_ = s.Listener.Close()
+	s.Listener = listen("127.0.0.2:0")
+	s.Start()
+	t.Cleanup(s.Close)
+	_, port, _ := net.SplitHostPort(s.Listener.Addr().String())
+	inside := listen("127.0.0.3:" + port) // a service of the private network
+	touched := make(chan struct{})
+	go func() {
+		defer close(touched)
+		c, err := inside.Accept()
+		if err == nil {
+			_, _ = io.Copy(io.Discard, c)
+			t.Error("an address was connected to that is not allowed")
+		}
+	}()
+	t.Cleanup(func() { _ = inside.Close(); <-touched })
+	p := NewPoster(PosterOptions{AllowNets: []netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")}, resolver: dns.Resolver(), timeout: 10 * time.Second})
+	to := "http://hooks.example.com:" + port + "/"
+	dns.Set("hooks.example.com", "127.0.0.2")
+	if a := mustPost(t, p, to); a.status != 200 {
+		t.Errorf("%+v", a)
+	}
+	p.Close() // the open connection is to the address that was judged
+	dns.Set("hooks.example.com", "127.0.0.3")
+	if a := mustPost(t, p, to); a.err == nil || !strings.Contains(a.err.Error(), "127.0.0.3 is in none") {
+		t.Errorf("%+v", a)
+	}
+}

@@ -1,0 +1,225 @@
+package hooks
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"fanfare/api"
+	"fanfare/store/storetest"
+)
+
+// process runs a sender and its webhooks.
+type process struct {
+	*Sender
+	stop func()
+}
+
+func (w *world) start(p *Poster) *process {
+	store := w.store()
+	s := w.sender(store, p)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(w.t.Context()))
+	var all sync.WaitGroup
+	all.Go(func() { _ = store.Run(ctx) })
+	all.Go(func() { _ = s.Run(ctx) })
+	stop := func() { cancel(); all.Wait() }
+	w.t.Cleanup(stop)
+	return &process{s, stop}
+}
+
+// distinct are the facts that a receiver got, each once, in the order of the first time, by lane.
+func (s *receiver) distinct() map[string][]int {
+	seen, out := map[string]bool{}, map[string][]int{}
+	for _, id := range s.facts() {
+		if seen[id] {
+			continue
+		}
+		seen[id] = true
+		var lane, n int
+		_, _ = fmt.Sscanf(id, "%d-%d-0", &lane, &n)
+		key := strconv.Itoa(lane)
+		out[key] = append(out[key], n)
+	}
+	return out
+}
+
+// mustHaveAll wants the first facts of each lane, in order, none left out.
+func (s *receiver) mustHaveAll(lanes, facts int) {
+	s.t.Helper()
+	got := s.distinct()
+	for lane := range lanes {
+		have := got[strconv.Itoa(lane)]
+		if len(have) != facts {
+			s.t.Errorf("lane %d: %d facts of %d", lane, len(have), facts)
+		}
+		for i, n := range have {
+			if i != n {
+				s.t.Errorf("lane %d: fact %d comes as number %d", lane, n, i)
+				break
+			}
+		}
+	}
+}
+
+func (s *receiver) count() (n int) {
+	for _, have := range s.distinct() {
+		n += len(have)
+	}
+	return n
+}
+
+// H4: a webhook gets the facts of all lanes, and one that is made, changed, turned off or deleted while senders run
+// is so within seconds.
+func TestH4_WebhooksComeAndGo(t *testing.T) {
+	t.Parallel()
+	w := setup(t, 3)
+	s := newReceiver(t, nil)
+	w.start(poster(s))
+	w.start(poster(s))
+	_, secret := w.mustPut("shop", s.URL, 10)
+	s.expect(secret)
+	for lane := range 3 {
+		w.feed.add(lane, "a", "k", 25)
+	}
+	storetest.Eventually(t, soon, "all facts", func() bool { return s.count() == 75 })
+	s.mustHaveAll(3, 25)
+
+	_, second, err := w.AddSecret(t.Context(), "shop")
+	storetest.Must(t, err)
+	storetest.Eventually(t, soon, "the new secret signs in each lane", func() bool {
+		signatures := map[string]int{}
+		for _, r := range s.got() {
+			lane, _, _ := strings.Cut(r.Facts[0].ID, "-")
+			signatures[lane] = strings.Count(r.header.Get("webhook-signature"), "v1,")
+		}
+		for lane := range 3 {
+			w.feed.add(lane, "a", "k", 1)
+		}
+		return signatures["0"] == 2 && signatures["1"] == 2 && signatures["2"] == 2
+	})
+	s.expect(secret, second)
+	before := s.count()
+	w.feed.add(1, "a", "k", 1)
+	storetest.Eventually(t, soon, "a fact that both have signed", func() bool { return s.count() > before })
+
+	most := int64(10)
+	_, _, err = w.Put(t.Context(), "shop", &api.WebhookRequest{URL: s.URL, Types: []string{"a"}, Max: &most, State: api.WebhookOff})
+	storetest.Must(t, err)
+	free := func() bool {
+		for lane := range 3 {
+			a, err := w.sender(w.Store, nil).o.Locks.TryAcquire(t.Context(), strconv.Itoa(lane))
+			if err != nil || a.Lease == nil {
+				return false
+			}
+			_, err = a.Lease.Release(t.Context())
+			storetest.Must(t, err)
+		}
+		return true
+	}
+	storetest.Eventually(t, soon, "no lane is owned without a webhook", free)
+	quiet := s.count()
+	w.feed.add(2, "a", "k", 1)
+	w.mustPut("shop", s.URL, 10)
+	storetest.Eventually(t, soon, "what happened meanwhile", func() bool { return s.count() == quiet+1 })
+
+	storetest.Must(t, w.Delete(t.Context(), "shop"))
+	storetest.Eventually(t, soon, "no lane is owned", free)
+}
+
+// H4: a process that dies leaves its lanes, and another one goes on when the lease ends.
+func TestH4_FailOver(t *testing.T) {
+	t.Parallel()
+	w := setup(t, 1)
+	s := newReceiver(t, nil)
+	_, secret := w.mustPut("shop", s.URL, 10)
+	s.expect(secret)
+	dead, err := w.sender(w.Store, nil).o.Locks.TryAcquire(t.Context(), "0") // it never renews the lease
+	if err != nil || dead.Lease == nil {
+		t.Fatalf("%+v %v", dead, err)
+	}
+	w.start(poster(s))
+	w.feed.add(0, "a", "k", 5)
+	storetest.Eventually(t, soon, "all facts", func() bool { return s.count() == 5 })
+	if dead.Lease.Alive() {
+		t.Error("the lane had two owners")
+	}
+}
+
+// H4: a receiver that is away holds up its own webhook alone.
+func TestH4_OneReceiverIsAway(t *testing.T) {
+	t.Parallel()
+	w := setup(t, 2)
+	away := newReceiver(t, func(_ http.ResponseWriter, _ int, r *request) { <-r.hang })
+	s := newReceiver(t, nil)
+	p := poster(s)
+	_, secret := w.mustPut("shop", s.URL, 10)
+	s.expect(secret)
+	w.mustPut("away", away.URL, 10)
+	w.start(p)
+	w.feed.add(0, "a", "k", 1)
+	storetest.Eventually(t, soon, "the first fact", func() bool { return s.count() == 1 })
+	for i := range 20 {
+		w.feed.add(i%2, "a", "k", 1)
+		began := time.Now()
+		storetest.Eventually(t, soon, "the next fact", func() bool { return s.count() == i+2 })
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("took %v", took)
+		}
+	}
+}
+
+// H4: whatever receivers answer and whichever processes stop, each fact arrives, in the order of its lane.
+func TestH4_Chaos(t *testing.T) {
+	t.Parallel()
+	const lanes, facts = 4, 500
+	w := setup(t, lanes)
+	s := newReceiver(t, func(rw http.ResponseWriter, n int, _ *request) {
+		switch r := rand.IntN(20); {
+		case n%50 > 40: // mostly well, so that backoffs stay short
+		case r == 0:
+			rw.WriteHeader(500)
+		case r == 1:
+			panic(http.ErrAbortHandler) // it has the facts, and says nothing
+		case r == 2:
+			rw.Header().Set("Retry-After", "0")
+			rw.WriteHeader(429)
+		case r == 3:
+			time.Sleep(time.Duration(rand.IntN(200)) * time.Millisecond)
+		}
+	})
+	_, secret := w.mustPut("shop", s.URL, 10)
+	s.expect(secret)
+	stop := make(chan struct{})
+	var all sync.WaitGroup
+	all.Go(func() {
+		for {
+			p := w.start(poster(s))
+			select {
+			case <-stop:
+				return
+			case <-time.After(time.Duration(rand.IntN(700)) * time.Millisecond):
+				p.stop()
+			}
+		}
+	})
+	w.start(poster(s))
+	for range facts / 10 {
+		for lane := range lanes {
+			w.feed.add(lane, "a", "k", 10)
+		}
+		time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond)
+	}
+	storetest.Eventually(t, 2*time.Minute, "all facts", func() bool { return s.count() == lanes*facts })
+	close(stop)
+	all.Wait()
+	s.mustHaveAll(lanes, facts)
+	if len(w.buried) > 0 {
+		t.Errorf("buried %v", w.buried)
+	}
+}
