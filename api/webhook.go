@@ -54,11 +54,51 @@ type Webhook struct {
 	UpdatedAt      Time  `json:"updated_at" swaggertype:"string" format:"date-time"`
 }
 
-// NewWebhook is a webhook that was just made, or that has just got another secret. Its secret is shown only here.
-type NewWebhook struct {
+// PutWebhook is the answer of PUT /v1/webhooks/{id}.
+type PutWebhook struct {
 	Webhook
-	// Secret signs the requests: whsec_ and 32 random bytes in base64.
+	// Secret signs the requests: whsec_ and 32 random bytes in base64. It is shown only here, when the webhook is made.
+	Secret string `json:"secret,omitempty" example:"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYo="`
+	// Since is from when on no fact of the types is missing.
+	Since Time `json:"since" swaggertype:"string" format:"date-time"`
+}
+
+// NewSecret is another secret of a webhook. It is shown only here.
+type NewSecret struct {
 	Secret string `json:"secret" example:"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYo="`
+	// OldSecretUntil is how long the secret before it signs as well.
+	OldSecretUntil *Time `json:"old_secret_until,omitempty" swaggertype:"string" format:"date-time"`
+}
+
+// WebhookAnswer is what a receiver said to a request.
+type WebhookAnswer struct {
+	// Status is the status of HTTP. Absent: there was no answer, and Error says why.
+	Status int    `json:"status,omitempty" example:"204"`
+	Error  string `json:"error,omitempty"`
+	TookMS int64  `json:"took_ms" example:"12"`
+	// At is when the answer came, by Redis' clock; absent in a test.
+	At *Time `json:"at,omitempty" swaggertype:"string" format:"date-time"`
+}
+
+// WebhookStatus is a webhook and how far it has come.
+type WebhookStatus struct {
+	Webhook
+	// Position is the position up to which facts were taken, as the list of facts has it.
+	Position string `json:"position"`
+	// LagMS is how long the oldest fact that was not taken is there; 0: all were taken.
+	LagMS int64 `json:"lag_ms" example:"0"`
+	// Gap is how many facts, of all types, were dropped before they were sent.
+	Gap int64 `json:"gap" example:"0"`
+	// LastAnswer is the last answer in any lane; absent: nothing was sent yet.
+	LastAnswer *WebhookAnswer `json:"last_answer,omitempty"`
+	// FailingSince is since when a lane's facts were not taken; absent: the last ones were taken in each lane.
+	FailingSince *Time `json:"failing_since,omitempty" swaggertype:"string" format:"date-time"`
+}
+
+// WebhookReplayRequest is the body of POST /v1/webhooks/{id}/replay.
+type WebhookReplayRequest struct {
+	// After is a position; absent: before the oldest fact that is kept; now: after the newest one.
+	After string `json:"after,omitempty" validate:"max=8000" maxLength:"8000"`
 }
 
 // WebhookList is the answer of GET /v1/webhooks.

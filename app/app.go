@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
+	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,6 +16,7 @@ import (
 
 	"fanfare/api"
 	"fanfare/delivery"
+	"fanfare/delivery/hooks"
 	"fanfare/delivery/targeting"
 	"fanfare/delivery/transport"
 	"fanfare/docs/site"
@@ -45,6 +47,7 @@ import (
 	"fanfare/store/servers"
 	"fanfare/store/usertokens"
 	"fanfare/store/values"
+	"fanfare/store/webhooks"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -83,6 +86,10 @@ type app struct {
 	broadcasts *broadcasts.Store
 	facts      *facts.Store
 	tells      *facts.Switch
+	webhooks   *webhooks.Store
+	hooks      *hooks.Sender
+	refused    *hooks.Letters
+	poster     *hooks.Poster
 	badges     *badges.Store
 	locks      *lock.Locker
 	values     *values.Values
@@ -104,7 +111,9 @@ type app struct {
 	// starting says why nothing can be served yet; nil: this process has started.
 	starting atomic.Pointer[string]
 	stopping atomic.Bool
-	readings *web.Fresh[reading]
+	// listening has the addresses at which this process listens; nil: it does not yet.
+	listening atomic.Pointer[[]netip.AddrPort]
+	readings  *web.Fresh[reading]
 	// closing is closed when HTTP stops: streams end then.
 	closing chan struct{}
 	// following counts the streams that have left their http.Server.
@@ -231,6 +240,7 @@ func (a *app) openNouns() error {
 	a.letters = deadletters.New(deadletters.Options{Queues: a.deadQueues(), Jobs: a.jobQueue, Logger: a.log})
 	a.facts = facts.New(facts.Options{DB: a.redis, Events: a.eventQueue, Sources: a.deadQueues(), On: a.tells.On, Over: a.events.Over, Failed: events.LetterFailed,
 		KeepDone: 2*a.config.MaxAge + a.config.EventRetention, Logger: a.log})
+	a.openWebhooks()
 	a.contacts = contacts.New(a.contactsRedis, a.record, a.jobQueue, contacts.Options{
 		Max: a.config.ContactsMax, Min: a.config.ContactsMin, Logger: a.log,
 	})
@@ -278,6 +288,7 @@ func (a *app) jobLoops() []loop {
 	loops := append([]loop{{"keys", a.keys.Run}, {"user tokens", a.tokens.Run}, {"event types", a.events.Run}, {"servers", a.sayAlive}, {"queues of jobs", a.jobs.Run}, {"schedules", a.schedules.Run}, {"types of facts", a.tells.Run}, {"facts", a.facts.Run}}, a.saleLoops()...)
 	loops = append(append(loops, a.chatLoops()...), a.broadcastLoops()...)
 	if a.config.has(roleJobs) {
+		loops = append(loops, a.webhookLoops()...)
 		loops = append(loops, loop{"outbox", a.outbox().Run}, loop{"old facts", a.facts.RunUpkeep}, loop{"jobs", func(ctx context.Context) error {
 			return a.jobQueue.Run(ctx, queue.ByType(traced(a.jobHandlers())))
 		}})
@@ -291,6 +302,7 @@ func (a *app) jobHandlers() map[string]func(context.Context, *queue.Claimed) que
 	maps.Copy(all, a.sales.Jobs())
 	maps.Copy(all, a.erasure.Handlers())
 	maps.Copy(all, a.letters.Handlers())
+	maps.Copy(all, a.refused.Handlers())
 	return all
 }
 
@@ -318,7 +330,7 @@ func (a *app) handlers() (public, private http.Handler) {
 		hidden = "/metrics"
 	}
 	whole := handlers.New(handlers.Options{
-		Events: a.events, Devices: a.devices, Record: a.record, Keys: a.keys, Tokens: a.tokens, Erase: a.erasure.Erase, UserConfirm: bool(a.config.UserConfirm), Contacts: a.contacts, Sales: a.sales, Servers: a.servers, Series: a.series, Jobs: a.jobs, Schedules: a.schedules, Badges: a.badges, Broadcasts: a.broadcasts, Locks: a.locks, Values: a.values, Counters: a.counters, DeadLetters: a.letters, Facts: a.facts, FactSwitch: a.tells, Apps: a.listApps, Pauses: a.apps,
+		Events: a.events, Devices: a.devices, Record: a.record, Keys: a.keys, Tokens: a.tokens, Erase: a.erasure.Erase, UserConfirm: bool(a.config.UserConfirm), Contacts: a.contacts, Sales: a.sales, Servers: a.servers, Series: a.series, Jobs: a.jobs, Schedules: a.schedules, Badges: a.badges, Broadcasts: a.broadcasts, Locks: a.locks, Values: a.values, Counters: a.counters, DeadLetters: a.letters, Facts: a.facts, FactSwitch: a.tells, Webhooks: a.webhooks, TestWebhook: a.testWebhook, Apps: a.listApps, Pauses: a.apps,
 		Queues: a.queues(), DeadQueues: a.deadQueues(), TakesDevice: a.sender.Takes, PushOrigins: a.config.pushOrigins(), PublicKey: a.webPushKey, Ready: a.readyFor, DeliveredPerSecond: a.metrics.DeliveredPerSecond,
 		Chats: a.chats, Live: a.streams, Pusher: a.pusher,
 		About: a.about(), Console: a.console, Document: openapi.Document(), Docs: site.New(a.config.documents, openapi.UI, web.NotFound),

@@ -169,6 +169,7 @@ func serve(ctx context.Context, c *config, to outputs) error {
 	if err != nil {
 		return errors.Join(err, front.listener.Close())
 	}
+	a.noteListening(front, private)
 	public, operators := a.handlers()
 	front.server.Handler, front.streams = public, &a.following
 	a.registry.MustRegister(certificateEnds{a.sender, front.cert})

@@ -57,6 +57,14 @@ func (s *server) routes() []web.Route {
 		route("PUT", "/v1/facts/types", api.ScopeOps, web.Handle(s.putFactTypes)),
 		route("GET", "/v1/facts/types", api.ScopeOps, web.Handle(s.getFactTypes)),
 
+		route("GET", "/v1/webhooks", api.ScopeOps, web.Handle(s.listWebhooks)),
+		route("PUT", "/v1/webhooks/{id}", api.ScopeOps, web.Handle(s.putWebhook).Secret()),
+		route("GET", "/v1/webhooks/{id}", api.ScopeOps, web.Handle(s.getWebhook)),
+		route("DELETE", "/v1/webhooks/{id}", api.ScopeOps, web.Handle(s.deleteWebhook)),
+		route("POST", "/v1/webhooks/{id}/secrets", api.ScopeOps, web.Handle(s.postWebhookSecret).Secret()),
+		route("POST", "/v1/webhooks/{id}/replay", api.ScopeOps, web.Handle(s.replayWebhook)),
+		route("POST", "/v1/webhooks/{id}/test", api.ScopeOps, web.Handle(s.testWebhook)),
+
 		route("GET", "/v1/keys", api.ScopeAdmin, web.Handle(s.listKeys)),
 		route("POST", "/v1/keys", api.ScopeAdmin, web.Handle(s.postKey).Secret()),
 		route("DELETE", "/v1/keys/{id}", api.ScopeAdmin, web.Handle(s.deleteKey)),

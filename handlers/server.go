@@ -27,6 +27,7 @@ import (
 	"fanfare/store/servers"
 	"fanfare/store/usertokens"
 	"fanfare/store/values"
+	"fanfare/store/webhooks"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -78,6 +79,9 @@ type Options struct {
 	// Facts are what happened, and FactSwitch says of which types they are written.
 	Facts      *facts.Store
 	FactSwitch *facts.Switch
+	// Webhooks send facts. TestWebhook sends one to try a webhook, and returns what its receiver says.
+	Webhooks    *webhooks.Store
+	TestWebhook func(ctx context.Context, w *record.Webhook) *api.WebhookAnswer
 	// DeadLetters retries and deletes many dead letters.
 	DeadLetters *deadletters.Store
 	// Queues are those behind stats, in the order in which they are listed.

@@ -42,6 +42,7 @@ import (
 	"fanfare/store/storetest"
 	"fanfare/store/usertokens"
 	"fanfare/store/values"
+	"fanfare/store/webhooks"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -73,6 +74,7 @@ type world struct {
 	letters       *deadletters.Store
 	facts         *facts.Store
 	tells         *facts.Switch
+	webhooks      *webhooks.Store
 	log           *storetest.Lines
 }
 
@@ -123,11 +125,12 @@ func setupSQL(t testing.TB, db *redisdb.DB, url string, change ...func(*handlers
 	t.Cleanup(work.Close)
 	dead := []*queue.Queue{w.queue, w.notifications, w.jobs, work.Letters()}
 	w.facts, w.tells = facts.New(facts.Options{DB: db, Events: w.queue}), facts.NewSwitch(rec, slog.New(slog.DiscardHandler))
+	w.webhooks = webhooks.New(webhooks.Options{Record: rec, DB: db, Beside: w.queue.KeyBeside, Feed: w.facts})
 	w.letters = deadletters.New(deadletters.Options{Queues: dead, Jobs: w.jobs})
 	o := handlers.Options{
 		Contacts: w.contacts, Sales: w.sales, Events: happened, Devices: w.devices, Record: rec, Keys: w.keys, Tokens: w.tokens, Servers: servers.New(db, servers.Options{}), Series: series.New(db, series.Options{}), Pauses: apps.New(db),
 		Chats: w.chats, Live: w.live, Pusher: w.pusher, PublicKey: func(string) (string, bool) { return "BKey", true },
-		Facts: w.facts, FactSwitch: w.tells, DeadLetters: w.letters, DeadQueues: dead, Jobs: work, Broadcasts: channels, Schedules: schedules.New(schedules.Options{Record: rec, Enqueue: work.Enqueue}), Badges: badges.New(db, badges.Options{}), Locks: lock.New(db, lock.Options{Name: "locks"}), Values: values.NewValues(db), Counters: values.NewCounters(db),
+		Facts: w.facts, FactSwitch: w.tells, Webhooks: w.webhooks, DeadLetters: w.letters, DeadQueues: dead, Jobs: work, Broadcasts: channels, Schedules: schedules.New(schedules.Options{Record: rec, Enqueue: work.Enqueue}), Badges: badges.New(db, badges.Options{}), Locks: lock.New(db, lock.Options{Name: "locks"}), Values: values.NewValues(db), Counters: values.NewCounters(db),
 		Queues:   []*queue.Queue{w.queue, w.notifications, w.jobs},
 		Document: openapi.Document(), Docs: site.New(os.DirFS(storetest.Root(t)), openapi.UI, web.NotFound),
 		Erase: w.tokens.Erase, TakesDevice: func(*api.DeviceRequest) bool { return true }, PushOrigins: api.KnownPushOrigins,

@@ -9,6 +9,7 @@ import (
 
 	"fanfare/api"
 	"fanfare/store/record"
+	"fanfare/store/webhooks"
 )
 
 const (
@@ -22,38 +23,17 @@ const (
 	mostLooks = 20
 )
 
-// Fact is one thing that happened.
-type Fact struct {
-	ID   string          `json:"id"`
-	Type string          `json:"type"`
-	Key  string          `json:"key"`
-	At   api.Time        `json:"at"`
-	Data json.RawMessage `json:"data"`
-}
-
-// Feed has the facts, in lanes.
-type Feed interface {
-	// Lanes is how many lanes there are.
-	Lanes() int
-	// ReadLane reads facts of some types after a position ("": from the oldest there is), at most that many and that many
-	// bytes, but one in any case. next is the position after them and after those of other types, and gap how many facts
-	// after the position are kept no longer.
-	ReadLane(ctx context.Context, lane int, after string, types func(string) bool, most, bytes int) (facts []Fact, next string, gap int64, err error)
-	// Join returns a channel that gets a value when there may be new facts, and leave, which must be called.
-	Join(ctx context.Context) (told <-chan struct{}, leave func())
-}
-
 // body is what a receiver gets.
 type body struct {
-	Webhook string `json:"webhook"`
-	Gap     int64  `json:"gap,omitempty"`
-	Facts   []Fact `json:"facts"`
+	Webhook string     `json:"webhook"`
+	Gap     int64      `json:"gap,omitempty"`
+	Facts   []api.Fact `json:"facts"`
 }
 
 // batch are facts that are sent together.
 type batch struct {
 	first string // the id of the first fact; "": there is none
-	facts []Fact
+	facts []api.Fact
 	next  string // the position after them
 	moved bool   // next is another position than the one that was read from
 	gap   int64  // facts before them that were kept no longer
@@ -72,7 +52,7 @@ type reading struct {
 }
 
 // read reads facts of a lane that fit into one request.
-func read(ctx context.Context, feed Feed, w *record.Webhook, r reading) (*batch, error) {
+func read(ctx context.Context, feed webhooks.Feed, w *record.Webhook, r reading) (*batch, error) {
 	for {
 		b, err := look(ctx, feed, w, r)
 		if err != nil || len(b.facts) == 0 {
@@ -87,7 +67,7 @@ func read(ctx context.Context, feed Feed, w *record.Webhook, r reading) (*batch,
 }
 
 // look reads until there are facts enough, or the lane has no more.
-func look(ctx context.Context, feed Feed, w *record.Webhook, r reading) (*batch, error) {
+func look(ctx context.Context, feed webhooks.Feed, w *record.Webhook, r reading) (*batch, error) {
 	wanted := func(t string) bool { return slices.Contains(w.Types, t) }
 	b := &batch{next: r.after, gap: r.gap}
 	for size, looks := 0, 0; len(b.facts) < r.most && size < maxBatch && looks < mostLooks; looks++ {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"fanfare/api"
 	"fanfare/store/record"
 	"fanfare/store/wake"
 	"fanfare/store/webhooks"
@@ -181,8 +182,8 @@ func (l *lane) note(ctx context.Context, step webhooks.Step) error {
 }
 
 // shown is the answer as it is kept.
-func (a answer) shown() *webhooks.Answer {
-	out := &webhooks.Answer{Status: a.status, TookMS: a.took.Milliseconds()}
+func (a answer) shown() *api.WebhookAnswer {
+	out := &api.WebhookAnswer{Status: a.status, TookMS: a.took.Milliseconds()}
 	if a.err != nil {
 		out.Error = a.err.Error()[:min(len(a.err.Error()), maxError)]
 	}

@@ -288,14 +288,14 @@ func TestH9_ALostPosition(t *testing.T) {
 }
 
 // A replay sets the position back, also under a sender that works.
-func TestRewind(t *testing.T) {
+func TestReplay(t *testing.T) {
 	t.Parallel()
 	w := setup(t, 1)
 	s := newReceiver(t, nil)
 	l, _ := w.mustLane(s, 100)
 	w.feed.add(0, "a", "k", 2)
 	w.mustTurn(l)
-	storetest.Must(t, w.Rewind(t.Context(), l.w.Series, 0, "1"))
+	storetest.Must(t, w.Replay(t.Context(), "shop", "1"))
 	w.feed.add(0, "a", "k", 1)
 	w.mustTurn(l)
 	w.mustTurn(l)
@@ -308,7 +308,7 @@ func TestRewind(t *testing.T) {
 func TestAStepIsNotedOnce(t *testing.T) {
 	t.Parallel()
 	w := setup(t, 1)
-	step := webhooks.Step{Series: "s", From: "", To: "7", Answer: &webhooks.Answer{Status: 200}, Taken: true, Gap: 3}
+	step := webhooks.Step{Series: "s", From: "", To: "7", Answer: &api.WebhookAnswer{Status: 200}, Taken: true, Gap: 3}
 	for range 2 {
 		ok, err := w.Note(t.Context(), step)
 		if err != nil || !ok {

@@ -2,6 +2,7 @@ package hooks
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 
@@ -20,9 +21,9 @@ const ReasonRefused = "webhook"
 
 // refusedFact is the payload of such a job.
 type refusedFact struct {
-	Webhook string `json:"webhook"`
-	Series  string `json:"series"`
-	Fact    Fact   `json:"fact"`
+	Webhook string   `json:"webhook"`
+	Series  string   `json:"series"`
+	Fact    api.Fact `json:"fact"`
 }
 
 // Letters puts facts that were refused aside. All fields are needed.
@@ -32,13 +33,16 @@ type Letters struct {
 	Poster   *Poster
 }
 
-// Bury puts a fact aside. While it is under way, doing so again has no effect.
-func (l *Letters) Bury(ctx context.Context, w *record.Webhook, f Fact) error {
+// Bury puts a fact aside. Doing so again has no effect, also a while after the job has ended.
+func (l *Letters) Bury(ctx context.Context, w *record.Webhook, f api.Fact) error {
 	payload, err := json.Marshal(refusedFact{w.ID, w.Series, f})
 	if err != nil {
 		return fmt.Errorf("put fact %s of webhook %s aside: %w", f.ID, w.ID, err)
 	}
-	_, err = l.Jobs.Enqueue(ctx, queue.Job{Type: JobFact, Unique: w.Series + "/" + f.ID, Payload: payload})
+	name := w.Series + "/" + f.ID
+	digest, shard := sha256.Sum256([]byte(name)), l.Jobs.Route(name)
+	id := queue.DeriveID(queue.NewID(shard, f.At.Time), digest[:], 0)
+	_, err = l.Jobs.Enqueue(ctx, queue.Job{ID: id, Shard: shard, Type: JobFact, Payload: payload})
 	return err
 }
 
@@ -60,7 +64,7 @@ func (l *Letters) send(ctx context.Context, c *queue.Claimed) queue.Result {
 	case err != nil:
 		return queue.Result{Outcome: queue.Defer, Reason: string(api.CodeOf(err)), Err: err.Error()}
 	}
-	b := &batch{facts: []Fact{r.Fact}}
+	b := &batch{facts: []api.Fact{r.Fact}}
 	if _, err := b.encode(w.ID); err != nil {
 		return queue.Result{Outcome: queue.Dead, Reason: "bad_payload", Err: err.Error()}
 	}

@@ -24,6 +24,9 @@ const (
 	failed                 // the same request may succeed later
 )
 
+// Outcomes are the names of what answers mean, by verdict.
+var Outcomes = [...]string{taken: "taken", refused: "refused", gone: "gone", failed: "failed"}
+
 // verdict tells what an answer means. A redirect is a failure: it is not followed.
 func (a answer) verdict() verdict {
 	switch {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"io"
 	"net"
@@ -15,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"fanfare/api"
 	"fanfare/delivery/address"
 	"fanfare/store/record"
 )
@@ -118,6 +120,16 @@ func (p *Poster) post(ctx context.Context, w *record.Webhook, id string, body []
 	late.Reset(bodyTimeout)
 	_, _ = io.CopyN(io.Discard, resp.Body, maxAnswer)
 	return answer{status: resp.StatusCode, asked: retryAfter(resp.Header, time.Now())}
+}
+
+// Test sends a fact of the type webhook.test to the receiver of a webhook, and returns what it answers.
+func (p *Poster) Test(ctx context.Context, w *record.Webhook) *api.WebhookAnswer {
+	now := time.Now()
+	b := &batch{facts: []api.Fact{{ID: "test-" + strconv.FormatInt(now.UnixMilli(), 10), Type: "webhook.test", Key: w.ID, At: api.At(now), Data: json.RawMessage("{}")}}}
+	if _, err := b.encode(w.ID); err != nil {
+		return answer{err: err}.shown()
+	}
+	return p.post(ctx, w, b.id(w.ID), b.body).shown()
 }
 
 // newRequest makes a signed request.

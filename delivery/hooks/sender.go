@@ -25,14 +25,14 @@ func NewLocks(db *redisdb.DB) *lock.Locker {
 
 // Options are the parts of a Sender. All are needed but OnAnswer, Drain and Logger.
 type Options struct {
-	Feed     Feed
+	Feed     webhooks.Feed
 	Webhooks *webhooks.Store
 	// Locks has the leases of the lanes, as NewLocks makes them.
 	Locks  *lock.Locker
 	Poster *Poster
 	// Bury puts a fact that was refused too often aside: that of Letters. Doing so twice must do no harm.
-	Bury func(ctx context.Context, w *record.Webhook, f Fact) error
-	// OnAnswer hears of each request: its outcome (taken, refused, gone or failed) and how many facts it had.
+	Bury func(ctx context.Context, w *record.Webhook, f api.Fact) error
+	// OnAnswer hears of each request: its outcome, one of Outcomes, and how many facts it had.
 	OnAnswer func(outcome string, facts int)
 	// Drain is how long a request that is under way may go on when the process stops; default: it ends at once.
 	Drain  time.Duration
@@ -169,7 +169,7 @@ func (s *Sender) grace(ctx context.Context) (longer context.Context, done func()
 // tell counts an answer, and logs the first failure and what an operator has to know.
 func (s *Sender) tell(ctx context.Context, l *lane, b *batch, a answer, do action) {
 	v := a.verdict()
-	s.o.OnAnswer([...]string{"taken", "refused", "gone", "failed"}[v], len(b.facts))
+	s.o.OnAnswer(Outcomes[v], len(b.facts))
 	attrs := []any{"webhook", l.w.ID, "lane", l.n, "status", a.status, "error", a.err}
 	switch {
 	case do == end:

@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -36,7 +37,7 @@ type memory struct {
 }
 
 type memoryLane struct {
-	facts   []Fact
+	facts   []api.Fact
 	trimmed int // facts that are kept no longer
 }
 
@@ -51,7 +52,7 @@ func (m *memory) add(lane int, typ, key string, n int) {
 	l := &m.lanes[lane]
 	for range n {
 		i := len(l.facts)
-		l.facts = append(l.facts, Fact{ID: fmt.Sprintf("%d-%d-0", lane, i), Type: typ, Key: key, At: api.At(time.Now()), Data: json.RawMessage(`{"n":` + strconv.Itoa(i) + `}`)})
+		l.facts = append(l.facts, api.Fact{ID: fmt.Sprintf("%d-%d-0", lane, i), Type: typ, Key: key, At: api.At(time.Now()), Data: json.RawMessage(`{"n":` + strconv.Itoa(i) + `}`)})
 	}
 	for told := range m.told {
 		select {
@@ -69,7 +70,7 @@ func (m *memory) trim(lane, facts int) {
 
 func (m *memory) Lanes() int { return len(m.lanes) }
 
-func (m *memory) ReadLane(_ context.Context, lane int, after string, types func(string) bool, most, bytes int) (facts []Fact, next string, gap int64, err error) {
+func (m *memory) ReadLane(_ context.Context, lane int, after string, types func(string) bool, most, bytes int) (facts []api.Fact, next string, gap int64, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	l := &m.lanes[lane]
@@ -107,7 +108,13 @@ func (m *memory) Join(context.Context) (<-chan struct{}, func()) {
 	}
 }
 
-func (m *memory) ends(context.Context) ([]string, error) {
+func (m *memory) PositionOf(lanes []string) (string, error) { return strings.Join(lanes, ","), nil }
+
+func (m *memory) LanesOf(_ context.Context, position string) ([]string, error) {
+	return strings.Split(position, ","), nil
+}
+
+func (m *memory) Ends(context.Context) ([]string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	out := make([]string, len(m.lanes))
@@ -238,7 +245,7 @@ func setup(t testing.TB, lanes int) *world {
 func (w *world) store() *webhooks.Store {
 	w.t.Helper()
 	return webhooks.New(webhooks.Options{
-		Record: storetest.Record(w.t, w.url), DB: w.redis, Ends: w.feed.ends, Plain: true,
+		Record: storetest.Record(w.t, w.url), DB: w.redis, Feed: w.feed, Plain: true,
 		Beside: func(lane int, name string) string { return fmt.Sprintf("ff:{test:%d}:%s", lane, name) },
 	})
 }
@@ -252,7 +259,7 @@ func poster(s *receiver) *Poster {
 func (w *world) sender(store *webhooks.Store, p *Poster) *Sender {
 	return New(Options{
 		Feed: w.feed, Webhooks: store, Locks: lock.New(w.redis, lock.Options{Name: "webhooks", Lease: 500 * time.Millisecond, MaxAttempts: 1 << 30}), Poster: p,
-		Bury: func(_ context.Context, _ *record.Webhook, f Fact) error {
+		Bury: func(_ context.Context, _ *record.Webhook, f api.Fact) error {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.buried = append(w.buried, f.ID)

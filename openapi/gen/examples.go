@@ -83,6 +83,10 @@ func example(operationID string) any {
 		}
 	case "putFactTypes":
 		return map[string]any{"types": []any{"event.done", "notification.failed"}}
+	case "putWebhook":
+		return map[string]any{"url": "https://shop.example.com/hooks/fanfare", "types": []any{"event.done"}}
+	case "replayWebhook":
+		return map[string]any{"after": "AQiIw52xtjMA-gEAAAAAAAAA"}
 	case "putValue":
 		return map[string]any{"value": map[string]any{"theme": "dark"}, "ttl_seconds": 86400}
 	case "putCounter":

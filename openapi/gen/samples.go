@@ -14,6 +14,8 @@ var samples = map[string]any{
 	"Fact.data":                     map[string]any{"state": "done", "type": "photo.shared", "recipients": 2, "delivered": 2, "failed": 0},
 	"FactList.next":                 "AQiIw52xtjMA-gEAAAAAAAA",
 	"FactList.gap":                  0,
+	"Webhook.types":                 []any{"event.done"},
+	"WebhookStatus.position":        "AQiIw52xtjMA-gEAAAAAAAAA",
 	"FactTypesSet.types":            []any{"event.done", "notification.failed"},
 	"Value.value":                   map[string]any{"theme": "dark"},
 	"Acks.acked":                    map[string]any{"team": 7},

@@ -2,8 +2,10 @@ package facts
 
 import (
 	"cmp"
+	"context"
 	"encoding/base64"
 	"encoding/binary"
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -82,4 +84,33 @@ func parsePositions(text string, lanes int) ([]position, error) {
 		return nil, wrong
 	}
 	return all, nil
+}
+
+// PositionOf is the position in all lanes that the positions of the lanes are, as ReadLane gave them. "" is before all facts.
+func (s *Store) PositionOf(lanes []string) (string, error) {
+	all := make([]position, len(lanes))
+	for n, text := range lanes {
+		var ok bool
+		if all[n], ok = parsePosition(cmp.Or(text, position{}.String())); !ok {
+			return "", fmt.Errorf("%q is no position in lane %d of facts", text, n)
+		}
+	}
+	return positionsText(all), nil
+}
+
+// LanesOf are the positions of all lanes that a position is, for ReadLane. It may also be "", before the oldest facts, and
+// api.FactsNow. A position that no list gave is CodeValidation.
+func (s *Store) LanesOf(ctx context.Context, after string) ([]string, error) {
+	lanes := make([]string, s.Lanes())
+	switch after {
+	case "":
+		return lanes, nil
+	case api.FactsNow:
+		return s.Ends(ctx)
+	}
+	all, err := parsePositions(after, s.Lanes())
+	for n, p := range all {
+		lanes[n] = p.String()
+	}
+	return lanes, err
 }

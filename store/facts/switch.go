@@ -16,9 +16,9 @@ const (
 	pollEvery = time.Second
 	// inDoubt is after how long a process that cannot read them writes facts of all types.
 	inDoubt = 3 * time.Second
-	// known is after how long all processes write facts of a type that is turned on: they have read it by then, or are in
+	// Known is after how long all processes write facts of a type that is turned on: they have read it by then, or are in
 	// doubt. The rest is for the time that a step takes which has asked before.
-	known = inDoubt + 2*time.Second
+	Known = inDoubt + 2*time.Second
 )
 
 // Switch says of which types facts are written. It may be used from any goroutine.
@@ -81,18 +81,22 @@ func (w *Switch) Load(ctx context.Context) error {
 	return nil
 }
 
+// read reads the types that somebody has turned on, and those of webhooks.
 func (w *Switch) read(ctx context.Context) ([]string, error) {
+	types, err := w.record.WebhookTypes(ctx)
+	if err != nil {
+		return nil, err
+	}
 	set, err := w.record.FactTypes(ctx)
-	types := make([]string, len(set))
-	for i, t := range set {
-		types[i] = t.Type
+	for _, t := range set {
+		types = append(types, t.Type)
 	}
 	return types, err
 }
 
 // Put makes these types, and no others, those of which facts are written. The answer says from when on none is missing.
 func (w *Switch) Put(ctx context.Context, types []string) (*api.FactTypesSet, error) {
-	set, err := w.record.PutFactTypes(ctx, types, known.Milliseconds())
+	set, err := w.record.PutFactTypes(ctx, types, Known.Milliseconds())
 	if err != nil {
 		return nil, err
 	}

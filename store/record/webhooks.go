@@ -115,7 +115,7 @@ func noWebhook(id string) error { return api.Errorf(api.CodeNotFound, "there is 
 // changeWebhook changes one row, if check allows it. check gets the row as it is, with CreatedAt 0 if there is none.
 func (db *DB) changeWebhook(ctx context.Context, id string, check func(context.Context, *sqlx.Tx, *webhookRow) error, change func(*webhookRow)) (w *Webhook, err error) {
 	err = db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
-		if err := db.raise(ctx, tx, VersionWebhooks); err != nil {
+		if err := db.raiseWebhooks(ctx, tx); err != nil {
 			return err
 		}
 		row := webhookRow{ID: id}
@@ -144,6 +144,14 @@ func (db *DB) changeWebhook(ctx context.Context, id string, check func(context.C
 		return nil, fmt.Errorf("change webhook %s: %w", id, err)
 	}
 	return w, nil
+}
+
+// raiseWebhooks raises VersionWebhooks, and VersionFacts because facts of the types of webhooks are written.
+func (db *DB) raiseWebhooks(ctx context.Context, tx *sqlx.Tx) error {
+	if err := db.raise(ctx, tx, VersionFacts); err != nil {
+		return err
+	}
+	return db.raise(ctx, tx, VersionWebhooks)
 }
 
 func writeWebhook(ctx context.Context, tx *sqlx.Tx, d dialect, row webhookRow) error {
@@ -184,10 +192,20 @@ func (db *DB) Webhooks(ctx context.Context) ([]Webhook, error) {
 	return all, nil
 }
 
+// WebhookTypes lists the types of facts that webhooks want, also those that are off.
+func (db *DB) WebhookTypes(ctx context.Context) ([]string, error) {
+	all, err := db.Webhooks(ctx)
+	types := []string{}
+	for _, w := range all {
+		types = append(types, w.Types...)
+	}
+	return types, err
+}
+
 // DeleteWebhook removes a webhook. If there is none, nothing changes. It raises VersionWebhooks.
 func (db *DB) DeleteWebhook(ctx context.Context, id string) error {
 	return db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
-		if err := db.raise(ctx, tx, VersionWebhooks); err != nil {
+		if err := db.raiseWebhooks(ctx, tx); err != nil {
 			return err
 		}
 		return changed(tx.ExecContext(ctx, "DELETE FROM webhooks WHERE id = ?", id))

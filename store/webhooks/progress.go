@@ -9,25 +9,16 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"fanfare/api"
 	"fanfare/store/redisdb"
 )
-
-// Answer is what a receiver said to a request.
-type Answer struct {
-	// Status is the status of HTTP, 0 if there was no answer.
-	Status int `json:"status,omitempty"`
-	// Error says why there was none.
-	Error string `json:"error,omitempty"`
-	// TookMS is how long the request took.
-	TookMS int64 `json:"took_ms"`
-}
 
 // Progress is how far a webhook has come in a lane.
 type Progress struct {
 	// After is the position up to which facts were taken; "": the oldest there is.
 	After string
 	// Last is the last answer, nil if there was none, and At when it came.
-	Last *Answer
+	Last *api.WebhookAnswer
 	At   time.Time
 	// FailingSince is since when nothing was taken; zero: the last facts were taken.
 	FailingSince time.Time
@@ -61,7 +52,7 @@ func progressOf(found map[string]string) (p Progress, err error) {
 	p.After, p.At, p.FailingSince = found["pos"], timeOf(found["at"]), timeOf(found["since"])
 	p.Gap, _ = strconv.ParseInt(found["gap"], 10, 64)
 	if last := found["last"]; last != "" {
-		p.Last = &Answer{}
+		p.Last = &api.WebhookAnswer{}
 		err = json.Unmarshal([]byte(last), p.Last)
 	}
 	return p, err
@@ -83,7 +74,7 @@ type Step struct {
 	// From is where the facts were read from, and To the position after them if they were taken or given up, else From.
 	From, To string
 	// Answer is the receiver's answer; nil: there was no request.
-	Answer *Answer
+	Answer *api.WebhookAnswer
 	// Taken says that the receiver has taken the facts.
 	Taken bool
 	// Gap is how many facts before these were kept no longer.
@@ -106,13 +97,4 @@ func (s *Store) Note(ctx context.Context, step Step) (bool, error) {
 		return false, fmt.Errorf("note the progress of a webhook in lane %d: %w", step.Lane, err)
 	}
 	return redisdb.Number(reply) == 1, nil
-}
-
-// Rewind sets the position of a webhook in a lane, wherever it is.
-func (s *Store) Rewind(ctx context.Context, series string, lane int, to string) error {
-	_, err := s.o.DB.Eval(ctx, redisdb.Write, s.begin, []string{s.key(series, lane)}, to, progressTTL.Milliseconds())
-	if err != nil {
-		return fmt.Errorf("rewind a webhook in lane %d: %w", lane, err)
-	}
-	return nil
 }

@@ -33,14 +33,30 @@ const (
 	secretPrefix = "whsec_"
 )
 
-// Options configure a Store. Record, DB, Beside and Ends are needed.
+// Feed has the facts, in lanes (store/facts).
+type Feed interface {
+	// Lanes is how many lanes there are.
+	Lanes() int
+	// Ends are the positions behind the last facts of all lanes.
+	Ends(ctx context.Context) ([]string, error)
+	// ReadLane reads facts of some types after a position ("": from the oldest there is), at most that many and that many
+	// bytes, but one in any case. next is the position after them and after those of other types, and gap how many facts
+	// after the position are kept no longer.
+	ReadLane(ctx context.Context, lane int, after string, types func(string) bool, most, bytes int) (facts []api.Fact, next string, gap int64, err error)
+	// Join returns a channel that gets a value when there may be new facts, and leave, which must be called.
+	Join(ctx context.Context) (told <-chan struct{}, leave func())
+	// PositionOf is the position in all lanes that some positions in the lanes are, and LanesOf reads it.
+	PositionOf(lanes []string) (string, error)
+	LanesOf(ctx context.Context, position string) ([]string, error)
+}
+
+// Options configure a Store. Record, DB, Beside and Feed are needed.
 type Options struct {
 	Record *record.DB
 	DB     *redisdb.DB
 	// Beside names a key in the slot of a lane.
 	Beside func(lane int, name string) string
-	// Ends are the positions at the ends of all lanes, where a new webhook begins.
-	Ends func(ctx context.Context) ([]string, error)
+	Feed   Feed
 	// Plain allows URLs without TLS.
 	Plain bool
 	// Logger hears of a database that is away; default: nobody.
@@ -138,12 +154,17 @@ func (s *Store) Put(ctx context.Context, id string, r *api.WebhookRequest) (w *a
 
 // toEnd lets a series begin at the ends of all lanes.
 func (s *Store) toEnd(ctx context.Context, series string) error {
-	ends, err := s.o.Ends(ctx)
+	ends, err := s.o.Feed.Ends(ctx)
 	if err != nil {
 		return err
 	}
-	cmds := make([]redis.Cmder, len(ends))
-	for lane, at := range ends {
+	return s.set(ctx, series, ends)
+}
+
+// set sets the positions of a series in all lanes, wherever they are.
+func (s *Store) set(ctx context.Context, series string, positions []string) error {
+	cmds := make([]redis.Cmder, len(positions))
+	for lane, at := range positions {
 		cmds[lane] = s.begin.Cmd(ctx, []string{s.key(series, lane)}, at, progressTTL.Milliseconds())
 	}
 	if err := s.o.DB.Pipeline(ctx, redisdb.Write, cmds...); err != nil {

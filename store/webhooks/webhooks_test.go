@@ -5,8 +5,10 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"fanfare/api"
 	"fanfare/store/record"
@@ -21,6 +23,8 @@ type world struct {
 	redis *redisdb.DB
 	rec   *record.DB
 	ends  []string
+	facts [2][]api.Fact
+	away  error
 	o     webhooks.Options
 	*webhooks.Store
 }
@@ -29,7 +33,7 @@ func setup(t testing.TB, db *redisdb.DB) *world {
 	t.Helper()
 	w := &world{t: t, redis: db, rec: storetest.Record(t, storetest.SQLite(t)), ends: []string{"7", "9"}}
 	w.o = webhooks.Options{
-		Record: w.rec, DB: db, Ends: func(context.Context) ([]string, error) { return w.ends, nil },
+		Record: w.rec, DB: db, Feed: w,
 		Beside: func(lane int, name string) string { return fmt.Sprintf("ff:{test:%d}:%s", lane, name) },
 	}
 	w.Store = webhooks.New(w.o)
@@ -45,6 +49,31 @@ func (w *world) mustPut(id string, r *api.WebhookRequest) (*api.Webhook, string)
 	all, secret, err := w.Put(w.t.Context(), id, r)
 	storetest.Must(w.t, err)
 	return all, secret
+}
+
+func (w *world) Lanes() int { return 2 }
+
+func (w *world) Ends(context.Context) ([]string, error) { return w.ends, w.away }
+
+// ReadLane reads one fact. A position is the number of facts before it.
+func (w *world) ReadLane(_ context.Context, lane int, after string, types func(string) bool, _, _ int) ([]api.Fact, string, int64, error) {
+	n, err := strconv.Atoi(after)
+	if err != nil || n >= len(w.facts[lane]) {
+		return nil, after, 0, err
+	}
+	next := strconv.Itoa(n + 1)
+	if f := w.facts[lane][n]; types(f.Type) {
+		return []api.Fact{f}, next, 0, nil
+	}
+	return nil, next, 0, nil
+}
+
+func (w *world) Join(context.Context) (<-chan struct{}, func()) { return nil, func() {} }
+
+func (w *world) PositionOf(lanes []string) (string, error) { return strings.Join(lanes, " "), nil }
+
+func (w *world) LanesOf(_ context.Context, position string) ([]string, error) {
+	return strings.Split(position, " "), nil
 }
 
 // after lists the positions of a webhook in both lanes.
@@ -161,9 +190,53 @@ func TestH4_ChangesAreRead(t *testing.T) {
 func TestAWebhookIsNotMadeWithoutPositions(t *testing.T) {
 	t.Parallel()
 	w := setup(t, storetest.Open(t, "embedded"))
-	w.o.Ends = func(context.Context) ([]string, error) { return nil, api.Errorf(api.CodeUnavailable, "away") }
+	w.away = api.Errorf(api.CodeUnavailable, "away")
 	_, _, err := webhooks.New(w.o).Put(t.Context(), "shop", someRequest())
 	storetest.WantCode(t, err, api.CodeUnavailable)
 	_, err = w.Get(t.Context(), "shop")
 	storetest.WantCode(t, err, api.CodeNotFound)
+}
+
+// H5: the status of a webhook is that of all its lanes: the latest answer, the longest failure, the oldest fact that was
+// not taken, and all that was missed.
+func TestH5_Status(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+		w := setup(t, db)
+		w.ends = []string{"0", "0"}
+		w.mustPut("shop", someRequest())
+		status := func() *api.WebhookStatus {
+			t.Helper()
+			s, err := w.Status(t.Context(), "shop")
+			storetest.Must(t, err)
+			return s
+		}
+		if s := status(); s.Position != "0 0" || s.LagMS != 0 || s.LastAnswer != nil || s.FailingSince != nil || s.ID != "shop" {
+			t.Errorf("%+v", s)
+		}
+		all, err := w.Get(t.Context(), "shop")
+		storetest.Must(t, err)
+		note := func(lane int, to string, code int, gap int64) {
+			t.Helper()
+			ok, err := w.Note(t.Context(), webhooks.Step{Series: all.Series, Lane: lane, From: "0", To: to, Answer: &api.WebhookAnswer{Status: code}, Taken: code == 200, Gap: gap})
+			if err != nil || !ok {
+				t.Fatal(ok, err)
+			}
+		}
+		minute := api.At(time.Now().Add(-time.Minute))
+		w.facts[1] = []api.Fact{{Type: "event.done"}, {Type: "other"}, {Type: "event.done", At: minute}}
+		w.facts[0] = []api.Fact{{Type: "event.done", At: api.At(time.Now())}}
+		note(1, "1", 200, 7)
+		if s := status(); s.Position != "0 1" || s.LagMS < 59_000 || s.LagMS > 600_000 || s.LastAnswer.Status != 200 || s.FailingSince != nil || s.Gap != 7 {
+			t.Errorf("%+v", s)
+		}
+		note(0, "0", 500, 0)
+		if s := status(); s.LastAnswer.Status != 500 || s.FailingSince == nil || time.Since(s.FailingSince.Time).Abs() > time.Minute {
+			t.Errorf("%+v", s)
+		}
+		storetest.Must(t, w.Replay(t.Context(), "shop", "1 3"))
+		if s := status(); s.Position != "1 3" || s.LagMS != 0 {
+			t.Errorf("%+v", s)
+		}
+	})
 }
