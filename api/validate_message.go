@@ -53,6 +53,7 @@ var messages = map[string]struct{ plain, with string }{
 	"fcm":         {plain: "must be a registration token of FCM, for the platform fcm alone"},
 	"job":         {plain: deadQueueRule},
 	"derived":     {plain: "must be left out: the endpoint of the subscription gives it"},
+	"webhook_url": {plain: fmt.Sprintf("must be a URL with https and a host, without user info and fragment, at most %d bytes", MaxWebhookURL)},
 	"endpoint":    {plain: fmt.Sprintf("must be a URL with https, port 443 and the name of a host, at most %d bytes", MaxEndpoint)},
 	"p256dh":      {plain: "must be an uncompressed point on P-256 in base64url"},
 	"auth":        {plain: "must be 16 bytes in base64url"},
