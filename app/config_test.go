@@ -176,7 +176,7 @@ func TestConfigProblems(t *testing.T) {
 		"PushOriginInCapitals":   {"FANFARE_WEBPUSH_ORIGINS=*.A.example", "FANFARE_WEBPUSH_ORIGINS: \"*.A.example\" is no host"},
 		"PushOriginIsAnAddress":  {"FANFARE_WEBPUSH_ORIGINS=127.0.0.1", "FANFARE_WEBPUSH_ORIGINS: \"127.0.0.1\" is no host"},
 		"PushOriginWithPort":     {"FANFARE_WEBPUSH_ORIGINS=a.example:443", "FANFARE_WEBPUSH_ORIGINS: \"a.example:443\" is no host"},
-		"HookNetByName":         {"FANFARE_WEBHOOK_NETS=localhost", "FANFARE_WEBHOOK_NETS: \"localhost\" is not a list of networks such as"},
+		"HookNetByName":          {"FANFARE_WEBHOOK_NETS=localhost", "FANFARE_WEBHOOK_NETS: \"localhost\" is not a list of networks such as"},
 		"PushNetByName":          {"FANFARE_WEBPUSH_ALLOW_NETS=localhost", "FANFARE_WEBPUSH_ALLOW_NETS: \"localhost\" is not a list of networks such as"},
 		"RateWithoutUnit":        {"FANFARE_RATE_LIMIT=500", "FANFARE_RATE_LIMIT: \"500\" is not a rate"},
 	} {

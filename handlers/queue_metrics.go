@@ -13,6 +13,7 @@ import (
 	"fanfare/store/facts"
 	"fanfare/store/queue"
 	"fanfare/store/sales"
+	"fanfare/store/webhooks"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
@@ -51,6 +52,7 @@ type queueMetrics struct {
 	ofContacts []figure[api.ContactsStats]
 	ofSales    []figure[api.SalesStats]
 	ofFacts    []figure[facts.Kept]
+	ofWebhooks []figure[webhooks.Failing]
 	latest     atomic.Pointer[scrape]
 	readings   *web.Fresh[*scrape]
 
@@ -64,6 +66,7 @@ type scrape struct {
 	jobs  *api.JobQueueList
 	ready api.Readiness
 	facts *facts.Kept
+	hooks *webhooks.Failing
 }
 
 func newQueueMetrics(o Options) *queueMetrics {
@@ -130,12 +133,18 @@ func (m *queueMetrics) addOwed() {
 	ofSales("sale_oversold_units", "Units sold beyond the totals, over all sales; /v1/stats lists them by sale.", oversoldUnits)
 }
 
-// addFacts adds the figures of facts.
+// addFacts adds the figures of facts and webhooks.
 func (m *queueMetrics) addFacts() {
 	add := func(kind prometheus.ValueType, name, help string, value func(*facts.Kept) float64) {
 		desc := prometheus.NewDesc("fanfare_facts_"+name, help, nil, nil)
 		m.ofFacts = append(m.ofFacts, figure[facts.Kept]{desc, kind, value})
 	}
+	addHooks := func(name, help string, value func(*webhooks.Failing) float64) {
+		desc := prometheus.NewDesc("fanfare_webhooks_"+name, help, nil, nil)
+		m.ofWebhooks = append(m.ofWebhooks, figure[webhooks.Failing]{desc, prometheus.GaugeValue, value})
+	}
+	addHooks("failing", "Webhooks whose last facts were not taken, in any lane.", func(f *webhooks.Failing) float64 { return float64(f.Webhooks) })
+	addHooks("failing_seconds", "For how long a webhook has taken nothing in a lane, at most.", func(f *webhooks.Failing) float64 { return f.Longest.Seconds() })
 	add(prometheus.GaugeValue, "kept", "Facts that are kept for readers.", func(k *facts.Kept) float64 { return float64(k.Facts) })
 	add(prometheus.GaugeValue, "oldest_age_seconds", "Age of the oldest fact that is kept; 0: none is.", func(k *facts.Kept) float64 { return k.Age.Seconds() })
 	add(prometheus.GaugeValue, "waiting", "Facts that wait for their move to their lanes.", func(k *facts.Kept) float64 { return float64(k.Left) })
@@ -196,6 +205,9 @@ func (m *queueMetrics) Collect(out chan<- prometheus.Metric) {
 	if latest.facts != nil {
 		collect(out, m.ofFacts, latest.facts)
 	}
+	if latest.hooks != nil {
+		collect(out, m.ofWebhooks, latest.hooks)
+	}
 	if stats.Contacts != nil {
 		collect(out, m.ofContacts, stats.Contacts)
 	}
@@ -228,6 +240,11 @@ func (m *queueMetrics) read(ctx context.Context) *scrape {
 	all.Go(func() {
 		if kept, err := m.o.Facts.Kept(ctx); err == nil {
 			r.facts = &kept
+		}
+	})
+	all.Go(func() {
+		if failing, err := m.o.Webhooks.Failing(ctx); err == nil {
+			r.hooks = &failing
 		}
 	})
 	all.Go(func() { r.ready = m.o.Ready(ctx) })

@@ -7,11 +7,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"fanfare/api"
 	"fanfare/handlers"
 	"fanfare/store/record"
 	"fanfare/store/storetest"
+	"fanfare/store/webhooks"
 )
 
 const hookS = "/v1/webhooks/s"
@@ -130,4 +132,28 @@ func TestWebhooksArePaged(t *testing.T) {
 	if !slices.Equal(ids, []string{"h0", "h1", "h2", "h3", "h4"}) {
 		t.Errorf("got %v", ids)
 	}
+}
+
+// H5: the metrics tell for how long a webhook fails.
+func TestH5_FailingWebhooksAreCounted(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	for _, id := range []string{"a", "b"} {
+		w.do(put("/v1/webhooks/"+id, `{"url":"https://shop.example.com/","types":["event.done"]}`))
+	}
+	if body := w.get("/metrics").body; !strings.Contains(body, "\nfanfare_webhooks_failing 0\n") || !strings.Contains(body, "\nfanfare_webhooks_failing_seconds 0\n") {
+		t.Errorf("got %s", body)
+	}
+	hook, err := w.webhooks.Get(t.Context(), "b")
+	storetest.Must(t, err)
+	at, err := w.facts.Ends(t.Context())
+	storetest.Must(t, err)
+	ok, err := w.webhooks.Note(t.Context(), webhooks.Step{Series: hook.Series, Lane: 1, From: at[1], To: at[1], Answer: &api.WebhookAnswer{Status: 500}})
+	if err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+	storetest.Eventually(t, 20*time.Second, "one fails", func() bool {
+		body := w.get("/metrics").body
+		return strings.Contains(body, "\nfanfare_webhooks_failing 1\n") && !strings.Contains(body, "\nfanfare_webhooks_failing_seconds 0\n")
+	})
 }

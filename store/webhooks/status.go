@@ -120,3 +120,38 @@ func (s *Store) Replay(ctx context.Context, id, after string) error {
 	}
 	return s.set(ctx, w.Series, lanes)
 }
+
+// Failing is what takes no facts.
+type Failing struct {
+	// Webhooks is how many webhooks that are on fail in a lane.
+	Webhooks int
+	// Longest is how long one of them has taken nothing.
+	Longest time.Duration
+}
+
+// Failing counts the webhooks that fail. It takes a query, and a round trip for each webhook.
+func (s *Store) Failing(ctx context.Context) (f Failing, err error) {
+	list, err := s.o.Record.Webhooks(ctx)
+	if err != nil {
+		return f, err
+	}
+	for _, w := range list {
+		if w.State != api.WebhookOn {
+			continue
+		}
+		all, err := s.Progress(ctx, w.Series, s.lanes()...)
+		if err != nil {
+			return f, err
+		}
+		var since time.Time
+		for _, p := range all {
+			if !p.FailingSince.IsZero() && (since.IsZero() || p.FailingSince.Before(since)) {
+				since = p.FailingSince
+			}
+		}
+		if !since.IsZero() {
+			f.Webhooks, f.Longest = f.Webhooks+1, max(f.Longest, time.Since(since))
+		}
+	}
+	return f, nil
+}
