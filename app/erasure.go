@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -106,17 +108,26 @@ func (a *app) eraseJobs(ctx context.Context, o *record.Operation) (erasure.Found
 	return erasure.Found{Removed: map[string]int64{erasedDeadLetters: dead}, Busy: busy}, err
 }
 
-// hasValue reports whether a flat JSON object has a text as a value.
+// hasValue reports whether a JSON object has a text as a value, such as the fact of a webhook that is a dead letter.
 func hasValue(object []byte, text string) bool {
 	if !bytes.Contains(object, []byte(text)) {
 		return false
 	}
-	var values map[string]any
+	var values any
 	_ = json.Unmarshal(object, &values) // what cannot be read has no values
-	for _, v := range values {
-		if v == text {
-			return true
-		}
+	return isOrHas(values, text)
+}
+
+// isOrHas reports whether a value of JSON is a text, or has it as a value at any depth.
+func isOrHas(v any, text string) bool {
+	has := func(v any) bool { return isOrHas(v, text) }
+	switch v := v.(type) {
+	case string:
+		return v == text
+	case []any:
+		return slices.ContainsFunc(v, has)
+	case map[string]any:
+		return slices.ContainsFunc(slices.Collect(maps.Values(v)), has)
 	}
 	return false
 }

@@ -79,13 +79,20 @@ func look(ctx context.Context, feed webhooks.Feed, w *record.Webhook, r reading)
 			size += len(f.Data)
 		}
 		same := next == b.next
-		b.facts, b.next, b.gap = append(b.facts, facts...), next, b.gap+gap
+		b.facts, b.next, b.gap = append(b.facts, slices.DeleteFunc(facts, ofWebhook)...), next, b.gap+gap
 		if same {
 			break
 		}
 	}
 	b.moved = b.next != r.after
 	return b, nil
+}
+
+// ofWebhook reports whether a fact tells of a dead letter that is a refused fact itself. It is sent to no webhook: one that
+// refuses it as well would make another dead letter each time.
+func ofWebhook(f api.Fact) bool {
+	var letter struct{ Reason string }
+	return f.Type == api.FactDeadLetterCreated && json.Unmarshal(f.Data, &letter) == nil && letter.Reason == ReasonRefused
 }
 
 // encode makes the body, and returns how many facts fit into it.

@@ -324,3 +324,20 @@ func TestAStepIsNotedOnce(t *testing.T) {
 		t.Errorf("%+v %v", all, err)
 	}
 }
+
+// H5: a fact about the dead letter of a refused fact is passed over: it would be refused, too, and so on.
+func TestH5_ARefusalIsNotToldToWebhooks(t *testing.T) {
+	t.Parallel()
+	w := setup(t, 1)
+	s := newReceiver(t, nil)
+	l, _ := w.mustLane(s, 100)
+	l.w.Types = []string{api.FactDeadLetterCreated}
+	w.feed.add(0, api.FactDeadLetterCreated, "k", 3)
+	for i, data := range []string{`{"reason":"max_attempts"}`, `{"kind":"task","reason":"webhook"}`, `{"reason":"x"}`} {
+		w.feed.lanes[0].facts[i].Data = json.RawMessage(data)
+	}
+	w.mustTurn(l)
+	if p := w.mustProgress(l); !slices.Equal(s.facts(), []string{"0-0-0", "0-2-0"}) || p.After != "3" {
+		t.Errorf("%v %+v", s.facts(), p)
+	}
+}
