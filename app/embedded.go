@@ -149,4 +149,4 @@ func (a *app) embeddedNote(toOperator bool) string {
 
 // onlyInRedis is what is lost with Redis' data.
 const onlyInRedis = "queued work and dead letters, reports of events, jobs, locks, values, counters, chats, " +
-	"open holds of sales and Idempotency-Keys of events, chats and sales; the database keeps event types, devices, preferences, contacts, uploads, sales, orders, schedules, API keys, and the keys and revocations of user tokens"
+	"open holds of sales and Idempotency-Keys of events, chats and sales; the database keeps event types, devices, preferences, contacts, uploads, sales, orders, schedules, webhooks, API keys, and the keys and revocations of user tokens"

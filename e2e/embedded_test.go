@@ -277,7 +277,7 @@ func TestEmbeddedMemoryAfterACrash(t *testing.T) {
 	p = mustServe(t, dir)
 	w.mustHaveAll(p)
 	note := "a crash loses all of it: queued work and dead letters, reports of events, jobs, locks, values, counters, chats, " +
-		"open holds of sales and Idempotency-Keys of events, chats and sales; the database keeps event types, devices, preferences, contacts, uploads, sales, orders, schedules, API keys, and the keys and revocations of user tokens"
+		"open holds of sales and Idempotency-Keys of events, chats and sales; the database keeps event types, devices, preferences, contacts, uploads, sales, orders, schedules, webhooks, API keys, and the keys and revocations of user tokens"
 	if !strings.Contains(p.stderr.String(), note) {
 		t.Errorf("the note at start is missing:\n%s", p.stderr.String())
 	}

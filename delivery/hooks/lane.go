@@ -62,7 +62,7 @@ func (l *lane) run(ctx context.Context) {
 	failing := false
 	for ctx.Err() == nil {
 		wait, err := l.turn(ctx)
-		if err != nil && ctx.Err() == nil && !failing {
+		if err != nil && ctx.Err() == nil && !failing && !api.Passing(err) { // of an outage others tell
 			l.s.o.Logger.WarnContext(ctx, "a webhook cannot go on; it is tried again", "webhook", l.w.ID, "lane", l.n, "error", err)
 		}
 		if failing = err != nil; failing {

@@ -66,6 +66,12 @@ func NewPoster(o PosterOptions) *Poster {
 	return p
 }
 
+// testShare is the share of the time of a call that is left when a test gives up.
+const testShare = 10
+
+// errNoAnswer is why a test gave up.
+var errNoAnswer = errors.New("no answer came in the time of the call")
+
 // client makes a client that follows no redirect, knows no proxy, and speaks HTTP/1.1: a lane has one request under
 // way.
 func (o *PosterOptions) client(rules *address.Rules) *http.Client {
@@ -122,8 +128,14 @@ func (p *Poster) post(ctx context.Context, w *record.Webhook, id string, body []
 	return answer{status: resp.StatusCode, asked: retryAfter(resp.Header, time.Now())}
 }
 
-// Test sends a fact of the type webhook.test to the receiver of a webhook, and returns what it answers.
+// Test sends a fact of the type webhook.test to the receiver of a webhook, and returns what it answers. It returns a moment
+// before the deadline of ctx, so that the caller can be told.
 func (p *Poster) Test(ctx context.Context, w *record.Webhook) *api.WebhookAnswer {
+	if deadline, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadlineCause(ctx, deadline.Add(-time.Until(deadline)/testShare), errNoAnswer)
+		defer cancel()
+	}
 	now := time.Now()
 	b := &batch{facts: []api.Fact{{ID: "test-" + strconv.FormatInt(now.UnixMilli(), 10), Type: "webhook.test", Key: w.ID, At: api.At(now), Data: json.RawMessage("{}")}}}
 	if _, err := b.encode(w.ID); err != nil {
@@ -158,7 +170,7 @@ func plainly(ctx context.Context, err error) error {
 	if errors.As(err, &of) {
 		err = of.Err
 	}
-	if cause := context.Cause(ctx); cause != nil && errors.Is(err, context.Canceled) {
+	if cause := context.Cause(ctx); cause != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
 		return cause
 	}
 	return err

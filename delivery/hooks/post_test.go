@@ -2,6 +2,7 @@ package hooks
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"net"
 	"net/http"
@@ -203,5 +204,31 @@ func TestH8_ARebindingNameIsNotConnectedTo(t *testing.T) {
 	dns.Set("hooks.example.com", "127.0.0.3")
 	if a := mustPost(t, p, to); a.err == nil || !strings.Contains(a.err.Error(), "127.0.0.3 is in none") {
 		t.Errorf("%+v", a)
+	}
+}
+
+// A test of a webhook sends a fact, and its caller is told in time if no answer comes.
+func TestTestsOfWebhooks(t *testing.T) {
+	t.Parallel()
+	s := newReceiver(t, func(w http.ResponseWriter, n int, r *request) {
+		if n > 0 {
+			<-r.hang
+		}
+		w.WriteHeader(299)
+	})
+	s.expect(someSecret)
+	p := poster(s)
+	p.timeout = time.Minute
+	t.Cleanup(p.Close)
+	if a := p.Test(t.Context(), hookAt(s.URL)); a.Status != 299 || a.Error != "" {
+		t.Errorf("%+v", a)
+	}
+	if r := s.got()[0]; len(r.Facts) != 1 || r.Facts[0].Type != "webhook.test" || r.Facts[0].Key != "shop" || r.id != "shop:"+r.Facts[0].ID {
+		t.Errorf("%s %s", r.id, r.raw)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if a := p.Test(ctx, hookAt(s.URL)); a.Status != 0 || a.Error != errNoAnswer.Error() || ctx.Err() != nil {
+		t.Errorf("%+v, %v", a, ctx.Err())
 	}
 }
