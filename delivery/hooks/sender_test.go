@@ -223,3 +223,33 @@ func TestH4_Chaos(t *testing.T) {
 		t.Errorf("buried %v", w.buried)
 	}
 }
+
+// H9: while Redis is away nothing is lost, and sending goes on by itself.
+func TestH9_RedisAway(t *testing.T) {
+	t.Parallel()
+	w := setup(t, 2)
+	proxy, url := storetest.ProxyTo(t, storetest.Redis(t).URL())
+	w.redis = storetest.Open(t, url)
+	w.Store = w.store()
+	s := newReceiver(t, nil)
+	_, secret := w.mustPut("shop", s.URL, 10)
+	s.expect(secret)
+	w.start(poster(s))
+	add := func() {
+		for lane := range 2 {
+			w.feed.add(lane, "a", "k", 50)
+		}
+	}
+	add()
+	storetest.Eventually(t, soon, "the first facts", func() bool { return s.count() == 100 })
+	proxy.Cut()
+	add()
+	storetest.Eventually(t, soon, "Redis is away", func() bool {
+		_, err := w.Progress(t.Context(), "s", 0)
+		return api.Passing(err)
+	})
+	proxy.Mend()
+	add()
+	storetest.Eventually(t, time.Minute, "all facts", func() bool { return s.count() == 300 })
+	s.mustHaveAll(2, 150)
+}
