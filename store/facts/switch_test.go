@@ -24,12 +24,12 @@ func TestH1_InDoubtAllIsTold(t *testing.T) {
 	go func() { defer close(done); _ = w.Run(ctx) }()
 	follows := func(what string, is func() bool) {
 		t.Helper()
-		storetest.Eventually(t, known, what, is)
+		storetest.Eventually(t, Known, what, is)
 	}
 	follows("none is on", func() bool { return !w.On(api.FactEventDone) && w.OfQueue("notifications")() == "" })
 	set, err := w.Put(t.Context(), []string{api.FactNotificationFailed})
 	storetest.Must(t, err)
-	if ahead := time.Until(set.Since.Time); ahead < known-2*time.Second || ahead > known+time.Second {
+	if ahead := time.Until(set.Since.Time); ahead < Known-2*time.Second || ahead > Known+time.Second {
 		t.Errorf("none is missing from %v on", ahead)
 	}
 	follows("one is on", func() bool { return w.On(api.FactNotificationFailed) })
@@ -42,7 +42,7 @@ func TestH1_InDoubtAllIsTold(t *testing.T) {
 		t.Error("it is in doubt at once")
 	}
 	storetest.Eventually(t, soon, "it is in doubt", func() bool { return w.On(api.FactEventDone) && w.OfQueue("events")() == "le" })
-	if inDoubt+pollEvery >= known {
+	if inDoubt+pollEvery >= Known {
 		t.Error("a process may not know of a type when none of its facts may be missing")
 	}
 }

@@ -15,7 +15,7 @@ func TestH1_WebhooksTurnTypesOn(t *testing.T) {
 	w := NewSwitch(db, slog.New(slog.DiscardHandler))
 	load := func() {
 		t.Helper()
-		storetest.Must(t, w.load(t.Context()))
+		storetest.Must(t, w.Load(t.Context()))
 	}
 	load()
 	if w.On(api.FactEventDone) {
