@@ -100,7 +100,9 @@ func TestH1_KillsLoseNoFact(t *testing.T) {
 	}
 	servers[0].mustRegister(devices)
 	servers[0].mustTellFacts(api.FactTypes...)
-	posts := &mixedPosts{n: n, servers: now, ids: make([]string, n)}
+	pace := time.NewTicker(12 * time.Second / time.Duration(n)) // so that there is time for some kills
+	defer pace.Stop()
+	posts := &mixedPosts{n: n, servers: now, ids: make([]string, n), pace: pace.C}
 	done := make(chan error, 1)
 	go func() { done <- spread(n, posts.post) }()
 	f, posted, kills := newTold(), false, 0
@@ -138,7 +140,9 @@ func TestH1_KillsLoseNoFact(t *testing.T) {
 	if f.read(t, now()[0], 2*time.Second); f.gap != 0 {
 		t.Errorf("a gap of %d", f.gap)
 	}
-	t.Logf("%d events, %d kills, %d facts", n, kills, len(f.ids))
+	if t.Logf("%d events, %d kills, %d facts", n, kills, len(f.ids)); kills < 2 {
+		t.Error("too few kills")
+	}
 	posts.check(t, now()[0], f)
 	f.checkLetters(t, now()[0])
 }
@@ -148,6 +152,7 @@ type mixedPosts struct {
 	n       int
 	servers func() []*program
 	ids     []string
+	pace    <-chan time.Time // allows a post at each tick
 }
 
 // body is the i-th event: mostly to one user, some to four, and a few to so many that they are split.
@@ -167,6 +172,7 @@ func (m *mixedPosts) body(i int) map[string]any {
 }
 
 func (m *mixedPosts) post(i int) error {
+	<-m.pace
 	deadline := time.Now().Add(2 * time.Minute)
 	for attempt := 0; ; attempt++ {
 		all := m.servers()
