@@ -135,3 +135,35 @@ func TestH1_CancelledEventsAreOver(t *testing.T) {
 		})
 	}
 }
+
+// H1: that an event is over is told once, also if a dead letter of it is tried again later.
+func TestH1_ARetriedLetterEndsNoEventAgain(t *testing.T) {
+	t.Parallel()
+	p := setup(t, options{})
+	p.mustDevice("bob", 1)
+	p.apns.ScriptAll(apnstest.Answer{Status: 400, Reason: "BadCollapseId"})
+	id := p.mustPost(hello("bob"))
+	types := func() (types []string) {
+		for _, one := range p.mustFacts(t.Context())[id] {
+			types = append(types, one.Type)
+		}
+		return types
+	}
+	want := []string{api.FactNotificationFailed, api.FactDeadLetterCreated, api.FactEventDone}
+	storetest.Eventually(t, soon, "it is told to be over", func() bool { return slices.Contains(types(), api.FactEventDone) })
+	if got := types(); !slices.Equal(got, want) {
+		t.Errorf("it has %v, want %v", got, want)
+	}
+	letters, err := queue.DeadLetters(t.Context(), queue.DeadFilter{}, "", 10, p.first.queueOfNotes)
+	if err != nil || len(letters.Items) != 1 {
+		t.Fatalf("%v, %v", letters, err)
+	}
+	p.apns.ScriptAll()
+	_, _, err = p.first.queueOfNotes.RetryDead(t.Context(), letters.Items[0].ID, queue.Once{})
+	storetest.Must(t, err)
+	storetest.Eventually(t, soon, "it is delivered", func() bool { r := p.mustReport(id); return r.Delivered == 1 && r.Failed == 0 })
+	storetest.Must(t, p.facts.Sweep(t.Context()))
+	if got := types(); !slices.Equal(got, want) {
+		t.Errorf("after the retry it has %v, want %v", got, want)
+	}
+}

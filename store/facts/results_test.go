@@ -218,3 +218,33 @@ func TestH1_DeadLettersOfCallers(t *testing.T) {
 		}
 	})
 }
+
+// An event that waits for too long leaves a note: it has expired.
+func TestAnEventThatIsTooOldLeavesANote(t *testing.T) {
+	t.Parallel()
+	db := storetest.Open(t, "embedded")
+	w := setup(t, db)
+	o := queuetest.Options(t)
+	o.Tells, o.MaxAge = func() string { return "e" }, time.Millisecond
+	q := queue.New(db, o)
+	storetest.Must(t, q.Init(t.Context()))
+	r := &results{world: w, other: q}
+	w.s.boxes = outboxes([]*queue.Queue{q})
+	id := queue.NewID(0, time.Now())
+	queuetest.MustEnqueue(t, q, queue.Job{ID: id, Fresh: true, Report: "Qtype"})
+	ctx, stop := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		_ = q.Run(ctx, queue.Each(func(context.Context, *queue.Claimed) queue.Result {
+			return queue.Result{Outcome: queue.Defer, Delay: 5 * time.Millisecond}
+		}))
+	})
+	defer wg.Wait()
+	defer stop()
+	storetest.Eventually(t, soon, "it leaves a note", func() bool {
+		found, err := r.s.readOutboxes(t.Context(), w.s.boxes, nil)
+		storetest.Must(t, err)
+		page := found[w.s.boxes[0]]
+		return len(page) == 1 && page[0].typ == noteEnded && page[0].key == id
+	})
+}
