@@ -16,10 +16,10 @@ type doneFact struct {
 	Notifications int64                `json:"notifications"`
 	Delivered     int64                `json:"delivered"`
 	Failed        int64                `json:"failed"`
-	Expired       int64                `json:"expired"`
-	Cancelled     int64                `json:"cancelled"`
-	Superseded    int64                `json:"superseded"`
-	Suppressed    api.SuppressedCounts `json:"suppressed"`
+	Expired       int64                `json:"expired,omitempty"`
+	Cancelled     int64                `json:"cancelled,omitempty"`
+	Superseded    int64                `json:"superseded,omitempty"`
+	Suppressed    api.SuppressedCounts `json:"suppressed,omitzero"`
 	FailedBy      map[string]int64     `json:"failed_by,omitempty"`
 }
 
