@@ -29,7 +29,7 @@ func (a *app) openWebhooks() {
 	a.webhooks = webhooks.New(webhooks.Options{
 		Record: a.record, DB: a.redis, Beside: a.eventQueue.KeyBeside, Feed: a.facts, Plain: len(a.config.WebhookNets) > 0, Logger: a.log,
 	})
-	a.poster = hooks.NewPoster(hooks.PosterOptions{AllowNets: a.config.WebhookNets, Own: a.listensAt})
+	a.poster = hooks.NewPoster(hooks.PosterOptions{AllowNets: a.config.WebhookNets, Own: a.listensAt, Now: a.redis.Clock})
 	a.refused = &hooks.Letters{Jobs: a.jobQueue, Webhooks: a.webhooks, Poster: a.poster}
 	a.hooks = hooks.New(hooks.Options{
 		Webhooks: a.webhooks, Feed: a.facts, Locks: hooks.NewLocks(a.redis), Poster: a.poster, Bury: a.refused.Bury, Drain: a.drain(), Logger: a.log,

@@ -40,8 +40,15 @@ type batch struct {
 	body  []byte
 }
 
-// id is the webhook-id: the webhook, and the first fact, whose id names its lane. It is the same at each try.
-func (b *batch) id(webhook string) string { return webhook + ":" + b.first }
+// id is the webhook-id: the webhook, and the first and the last of its facts, whose ids name their lane. Requests with other
+// facts have other ids, because a receiver may leave out a request whose id it has seen.
+func (b *batch) id(webhook string) string {
+	id := webhook + ":" + b.first
+	if last := b.facts[len(b.facts)-1].ID; last != b.first {
+		id += ":" + last
+	}
+	return id
+}
 
 // reading is where a batch begins.
 type reading struct {
@@ -91,8 +98,8 @@ func look(ctx context.Context, feed webhooks.Feed, w *record.Webhook, r reading)
 // ofWebhook reports whether a fact tells of a dead letter that is a refused fact itself. It is sent to no webhook: one that
 // refuses it as well would make another dead letter each time.
 func ofWebhook(f api.Fact) bool {
-	var letter struct{ Reason string }
-	return f.Type == api.FactDeadLetterCreated && json.Unmarshal(f.Data, &letter) == nil && letter.Reason == ReasonRefused
+	var letter struct{ Kind, Type string }
+	return f.Type == api.FactDeadLetterCreated && json.Unmarshal(f.Data, &letter) == nil && letter.Kind == api.DeadTask && letter.Type == JobFact
 }
 
 // encode makes the body, and returns how many facts fit into it.

@@ -13,11 +13,14 @@ import (
 const (
 	// pollEvery is how often a lane is read if nobody says that it has new facts.
 	pollEvery = time.Second
-	// passEvery is how often a position is noted that only facts of other types were before.
-	passEvery = 10 * time.Second
+	// passEvery is how often a position is noted that only facts of other types were before, and keepEvery how often one is
+	// noted again that does not move, so that it is kept.
+	passEvery, keepEvery = 10 * time.Second, time.Hour
 	// errorPause is the wait after an error of Redis or SQL, and noteTimeout bounds what is written after an answer,
 	// also while the process stops.
 	errorPause, noteTimeout = time.Second, 5 * time.Second
+	// endPause is the wait after 410: by then this lane has ended.
+	endPause = time.Minute
 )
 
 // lane sends the facts of one lane to one webhook, one request after the other.
@@ -132,13 +135,18 @@ func (l *lane) read(ctx context.Context, most int) (*batch, error) {
 }
 
 // pass goes on after facts of other types. The position on record follows now and then, but not while there is a gap of
-// which the receiver has not been told.
+// which the receiver has not been told. A webhook for which there is nothing left does not fail any more.
 func (l *lane) pass(ctx context.Context, b *batch) error {
 	l.ahead, l.gap = b.next, b.gap
-	if l.after == l.ahead || l.gap > 0 || time.Since(l.passed) < passEvery {
+	every := passEvery
+	if l.after == l.ahead {
+		every = keepEvery
+	}
+	if over := l.pace.failing() && !b.moved; l.gap > 0 || time.Since(l.passed) < every && !over {
 		return nil
 	}
-	return l.note(ctx, webhooks.Step{To: l.ahead})
+	l.pace.failures = 0
+	return l.note(ctx, webhooks.Step{To: l.ahead, Taken: true})
 }
 
 // act does what an answer asks for.
@@ -152,7 +160,7 @@ func (l *lane) act(ctx context.Context, b *batch, a answer) (time.Duration, erro
 	case advance:
 		step.To, step.Taken, step.Gap = b.next, true, b.gap
 	case giveUp:
-		if err := l.s.o.Bury(ctx, l.w, b.facts[0]); err != nil {
+		if err := l.s.o.Bury(ctx, l.w, b.facts[0], a.status); err != nil {
 			return wait, err
 		}
 		step.To, step.Gap = b.next, b.gap
@@ -160,6 +168,7 @@ func (l *lane) act(ctx context.Context, b *batch, a answer) (time.Duration, erro
 		if err := l.s.o.Webhooks.End(ctx, l.w); err != nil {
 			return wait, err
 		}
+		wait = endPause
 	}
 	return wait, l.note(ctx, step)
 }
@@ -175,8 +184,9 @@ func (l *lane) note(ctx context.Context, step webhooks.Step) error {
 		l.known = false
 		return nil
 	}
+	l.passed = time.Now()
 	if step.To != l.after {
-		l.after, l.ahead, l.gap, l.passed = step.To, step.To, 0, time.Now()
+		l.after, l.ahead, l.gap = step.To, step.To, 0
 	}
 	return nil
 }

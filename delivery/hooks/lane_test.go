@@ -35,7 +35,7 @@ func TestH4_Batches(t *testing.T) {
 	var sizes []int
 	for _, r := range s.got() {
 		sizes = append(sizes, len(r.Facts))
-		if r.Webhook != "shop" || r.id != "shop:"+r.Facts[0].ID || r.Gap != 0 {
+		if r.Webhook != "shop" || r.id != idOf(r) || r.Gap != 0 {
 			t.Errorf("%s", r.raw)
 		}
 	}
@@ -187,7 +187,9 @@ func TestH5_Gone(t *testing.T) {
 	s := newReceiver(t, status(http.StatusGone))
 	l, _ := w.mustLane(s, 8)
 	w.feed.add(0, "a", "k", 1)
-	w.mustTurn(l)
+	if wait := w.mustTurn(l); wait < time.Second {
+		t.Errorf("the next request follows after %v", wait)
+	}
 	all, err := w.Get(t.Context(), "shop")
 	storetest.Must(t, err)
 	if all.State != api.WebhookOff || !all.Gone || w.mustProgress(l).After != "0" {
@@ -196,7 +198,11 @@ func TestH5_Gone(t *testing.T) {
 	if again, _ := w.mustPut("shop", s.URL, 8); again.State != api.WebhookOn || again.Gone || again.Series != all.Series {
 		t.Errorf("%+v", again)
 	}
-	// What comes too late turns off no other webhook.
+	// What comes too late turns off no webhook that was turned on again, and no other one.
+	storetest.Must(t, w.End(t.Context(), l.w))
+	if all, err = w.Get(t.Context(), "shop"); err != nil || all.Gone {
+		t.Errorf("%+v %v", all, err)
+	}
 	other, _ := w.mustPut("shop", s.URL+"/other", 8)
 	storetest.Must(t, w.End(t.Context(), l.w))
 	if all, err = w.Get(t.Context(), "shop"); err != nil || all.Gone || all.URL != other.URL {
@@ -333,11 +339,53 @@ func TestH5_ARefusalIsNotToldToWebhooks(t *testing.T) {
 	l, _ := w.mustLane(s, 100)
 	l.w.Types = []string{api.FactDeadLetterCreated}
 	w.feed.add(0, api.FactDeadLetterCreated, "k", 3)
-	for i, data := range []string{`{"reason":"max_attempts"}`, `{"kind":"task","reason":"webhook"}`, `{"reason":"x"}`} {
+	for i, data := range []string{`{"reason":"max_attempts"}`, `{"kind":"task","type":"webhook.fact","reason":"max_attempts"}`, `{"kind":"job","type":"webhook.fact"}`} {
 		w.feed.lanes[0].facts[i].Data = json.RawMessage(data)
 	}
 	w.mustTurn(l)
 	if p := w.mustProgress(l); !slices.Equal(s.facts(), []string{"0-0-0", "0-2-0"}) || p.After != "3" {
 		t.Errorf("%v %+v", s.facts(), p)
 	}
+}
+
+// idOf is the webhook-id that a request must have: requests with other facts have other ids.
+func idOf(r request) string {
+	id := "shop:" + r.Facts[0].ID
+	if n := len(r.Facts); n > 1 {
+		id += ":" + r.Facts[n-1].ID
+	}
+	return id
+}
+
+// H5: a webhook that has nothing left to take does not fail any more.
+func TestH5_NothingLeft(t *testing.T) {
+	t.Parallel()
+	w := setup(t, 1)
+	s := newReceiver(t, status(http.StatusInternalServerError))
+	l, _ := w.mustLane(s, 8)
+	w.feed.add(0, "a", "k", 1)
+	w.mustTurn(l)
+	if w.mustProgress(l).FailingSince.IsZero() {
+		t.Error("it does not fail")
+	}
+	storetest.Must(t, w.Replay(t.Context(), "shop", "1"))
+	l.known = false
+	w.mustTurn(l)
+	if p := w.mustProgress(l); !p.FailingSince.IsZero() || p.After != "1" {
+		t.Errorf("%+v", p)
+	}
+}
+
+// A replay begins at once, also in a lane that waits for its next fact.
+func TestAReplayBeginsAtOnce(t *testing.T) {
+	t.Parallel()
+	w := setup(t, 1)
+	s := newReceiver(t, nil)
+	_, secret := w.mustPut("shop", s.URL, 100)
+	s.expect(secret)
+	w.start(poster(s))
+	w.feed.add(0, "a", "k", 2)
+	storetest.Eventually(t, soon, "the facts are taken", func() bool { return len(s.facts()) == 2 })
+	storetest.Must(t, w.Replay(t.Context(), "shop", "0"))
+	storetest.Eventually(t, soon, "the facts come again", func() bool { return len(s.facts()) == 4 })
 }

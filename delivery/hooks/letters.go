@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"sync/atomic"
 
 	"fanfare/api"
 	"fanfare/store/queue"
@@ -12,8 +13,8 @@ import (
 	"fanfare/store/webhooks"
 )
 
-// JobFact is the type of the job, in the queue "jobs", that sends a fact which a webhook has refused too often. If the
-// webhook refuses it once more, the job becomes a dead letter. To retry that letter is to send the fact again.
+// JobFact is the type of the job, in the queue "jobs", for a fact that a webhook has refused too often. It becomes a dead
+// letter at once. To retry that letter is to send the fact again, once: whatever comes back but a 2xx makes it a dead letter again.
 const JobFact = "webhook.fact"
 
 // ReasonRefused is the reason of such a dead letter.
@@ -24,6 +25,8 @@ type refusedFact struct {
 	Webhook string   `json:"webhook"`
 	Series  string   `json:"series"`
 	Fact    api.Fact `json:"fact"`
+	// Status is what the receiver has answered last, until the job is a dead letter.
+	Status int `json:"status,omitempty"`
 }
 
 // Letters puts facts that were refused aside. All fields are needed.
@@ -31,11 +34,17 @@ type Letters struct {
 	Jobs     *queue.Queue // the queue "jobs"
 	Webhooks *webhooks.Store
 	Poster   *Poster
+
+	busy atomic.Int32 // how many are being sent
 }
 
-// Bury puts a fact aside. Doing so again has no effect, also a while after the job has ended.
-func (l *Letters) Bury(ctx context.Context, w *record.Webhook, f api.Fact) error {
-	payload, err := json.Marshal(refusedFact{w.ID, w.Series, f})
+// mostLetters is how many retried dead letters one process sends at once: they share the places of its background jobs, and
+// a receiver may hang.
+const mostLetters = 4
+
+// Bury puts a fact aside that was refused with a status. Doing so again has no effect, also a while after the job has ended.
+func (l *Letters) Bury(ctx context.Context, w *record.Webhook, f api.Fact, status int) error {
+	payload, err := json.Marshal(refusedFact{w.ID, w.Series, f, status})
 	if err != nil {
 		return fmt.Errorf("put fact %s of webhook %s aside: %w", f.ID, w.ID, err)
 	}
@@ -51,11 +60,23 @@ func (l *Letters) Handlers() map[string]func(context.Context, *queue.Claimed) qu
 	return map[string]func(context.Context, *queue.Claimed) queue.Result{JobFact: l.send}
 }
 
-// send sends a fact alone.
+// send sends the fact of a retried letter alone, or makes a letter of one that was just put aside.
 func (l *Letters) send(ctx context.Context, c *queue.Claimed) queue.Result {
 	var r refusedFact
 	if err := json.Unmarshal(c.Payload, &r); err != nil {
 		return queue.Result{Outcome: queue.Dead, Reason: "bad_payload", Err: "a fact that cannot be read"}
+	}
+	if status := r.Status; status > 0 {
+		r.Status = 0
+		payload, err := json.Marshal(r)
+		if err != nil {
+			return queue.Result{Outcome: queue.Dead, Reason: "bad_payload", Err: err.Error()}
+		}
+		return queue.Result{Outcome: queue.Dead, Reason: ReasonRefused, Payload: payload, Err: refusal(&r, answer{status: status})}
+	}
+	defer l.busy.Add(-1)
+	if l.busy.Add(1) > mostLetters {
+		return queue.Result{Outcome: queue.Defer, Delay: errorPause + jitter(errorPause), Untouched: true, Reason: "other facts of dead letters are sent"}
 	}
 	w, err := l.Webhooks.Get(ctx, r.Webhook)
 	switch {
@@ -69,22 +90,19 @@ func (l *Letters) send(ctx context.Context, c *queue.Claimed) queue.Result {
 		return queue.Result{Outcome: queue.Dead, Reason: "bad_payload", Err: err.Error()}
 	}
 	a := l.Poster.post(ctx, w, b.id(w.ID), b.body)
-	switch a.verdict() {
-	case taken:
+	switch {
+	case a.verdict() == taken:
 		return queue.Result{Outcome: queue.Done}
-	case refused, gone:
-		return queue.Result{Outcome: queue.Dead, Reason: ReasonRefused, Err: fmt.Sprintf("the webhook %s answers %d to the fact %s", w.ID, a.status, r.Fact.ID)}
-	}
-	if ctx.Err() != nil {
+	case ctx.Err() != nil:
 		return queue.Result{Outcome: queue.Release}
 	}
-	return queue.Result{Outcome: queue.Retry, Least: a.asked, Reason: "webhook_away", Err: a.text()}
+	return queue.Result{Outcome: queue.Dead, Reason: ReasonRefused, Err: refusal(&r, a)}
 }
 
-// text says for people what came back.
-func (a answer) text() string {
+// refusal says for people what came back for a fact.
+func refusal(r *refusedFact, a answer) string {
 	if a.err != nil {
-		return a.err.Error()
+		return fmt.Sprintf("the webhook %s does not answer to the fact %s: %v", r.Webhook, r.Fact.ID, a.err)
 	}
-	return fmt.Sprintf("the answer has the status %d", a.status)
+	return fmt.Sprintf("the webhook %s answers %d to the fact %s", r.Webhook, a.status, r.Fact.ID)
 }

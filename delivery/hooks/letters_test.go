@@ -37,24 +37,41 @@ func TestH5_DeadLetters(t *testing.T) {
 	for range maxRefusals {
 		w.mustTurn(l)
 	}
-	storetest.Must(t, letters.Bury(t.Context(), l.w, w.feed.lanes[0].facts[0])) // again
+	storetest.Must(t, letters.Bury(t.Context(), l.w, w.feed.lanes[0].facts[0], 422)) // again
 	dead := func() []api.DeadLetter {
 		list, err := queue.DeadLetters(t.Context(), queue.DeadFilter{Reason: ReasonRefused}, "", 10, jobs)
 		storetest.Must(t, err)
 		return list.Items
 	}
 	storetest.Eventually(t, soon, "a dead letter", func() bool { return len(dead()) == 1 })
-	storetest.Must(t, letters.Bury(t.Context(), l.w, w.feed.lanes[0].facts[0])) // and again
+	storetest.Must(t, letters.Bury(t.Context(), l.w, w.feed.lanes[0].facts[0], 422)) // and again
 	letter := dead()[0]
 	if letter.LastError != "the webhook shop answers 422 to the fact 0-0-0" || letter.Kind != api.DeadTask || w.mustProgress(l).After != "1" {
 		t.Errorf("%+v", letter)
 	}
-	mu.Lock()
-	code = http.StatusOK
-	mu.Unlock()
-	before := len(s.got())
-	_, _, err := jobs.RetryDead(t.Context(), letter.ID, queue.Once{})
-	storetest.Must(t, err)
+	if n := len(s.got()); n != maxRefusals {
+		t.Errorf("it was sent %d times before anybody retried it", n)
+	}
+	answers := func(status int) (before int) {
+		mu.Lock()
+		defer mu.Unlock()
+		code = status
+		return len(s.got())
+	}
+	retry := func() {
+		_, _, err := jobs.RetryDead(t.Context(), dead()[0].ID, queue.Once{})
+		storetest.Must(t, err)
+	}
+	before := answers(http.StatusServiceUnavailable)
+	retry()
+	storetest.Eventually(t, soon, "it is a dead letter again, after one request", func() bool {
+		return len(s.got()) > before && len(dead()) == 1 && dead()[0].LastError == "the webhook shop answers 503 to the fact 0-0-0"
+	})
+	if n := len(s.got()); n != before+1 {
+		t.Errorf("%d requests", n-before)
+	}
+	before = answers(http.StatusOK)
+	retry()
 	storetest.Eventually(t, soon, "the fact is taken", func() bool { return len(s.got()) > before && len(dead()) == 0 })
 	if r := s.got()[before]; r.id != "shop:0-0-0" || len(r.Facts) != 1 || r.Facts[0].ID != "0-0-0" || string(r.Facts[0].Data) != `{"n":0}` {
 		t.Errorf("%s %s", r.id, r.raw)

@@ -2,6 +2,7 @@ package hooks
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -11,7 +12,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -41,6 +41,8 @@ type PosterOptions struct {
 	AllowNets []netip.Prefix
 	// Own returns the addresses at which this process listens; default: none.
 	Own func() []netip.AddrPort
+	// Now is the clock by which requests are signed; default time.Now.
+	Now func() time.Time
 
 	// For tests: who signs the certificates of receivers, another resolver, and how long a request may take.
 	roots    *x509.CertPool
@@ -50,8 +52,9 @@ type PosterOptions struct {
 
 // Poster sends requests to receivers. It may be used from any goroutine.
 type Poster struct {
-	secure, plain *http.Client
+	secure, plain *http.Transport
 	timeout       time.Duration
+	now           func() time.Time
 }
 
 // NewPoster makes a Poster. It connects with the first request.
@@ -59,9 +62,9 @@ func NewPoster(o PosterOptions) *Poster {
 	rules := address.Rules{Allow: o.AllowNets, Own: o.Own}
 	plain := rules
 	plain.OnlyAllow = true
-	p := &Poster{secure: o.client(&rules), plain: o.client(&plain), timeout: o.timeout}
-	if p.timeout == 0 {
-		p.timeout = postTimeout
+	p := &Poster{secure: o.transport(&rules), plain: o.transport(&plain), timeout: cmp.Or(o.timeout, postTimeout), now: o.Now}
+	if p.now == nil {
+		p.now = time.Now
 	}
 	return p
 }
@@ -72,18 +75,15 @@ const testShare = 10
 // errNoAnswer is why a test gave up.
 var errNoAnswer = errors.New("no answer came in the time of the call")
 
-// client makes a client that follows no redirect, knows no proxy, and speaks HTTP/1.1: a lane has one request under
-// way.
-func (o *PosterOptions) client(rules *address.Rules) *http.Client {
+// transport makes a transport that knows no proxy, and speaks HTTP/1.1: a lane has one request under way. Without a client
+// around it nothing follows or reads a redirect.
+func (o *PosterOptions) transport(rules *address.Rules) *http.Transport {
 	dialer := &net.Dialer{Timeout: postTimeout, Control: rules.Control, Resolver: o.resolver}
-	return &http.Client{
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Transport: &http.Transport{
-			DialContext: dialer.DialContext, TLSHandshakeTimeout: postTimeout,
-			TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: o.roots},
-			MaxResponseHeaderBytes: maxHead, DisableCompression: true,
-			MaxIdleConns: maxIdle, MaxIdleConnsPerHost: maxIdleOfHost, IdleConnTimeout: idleTimeout,
-		},
+	return &http.Transport{
+		DialContext: dialer.DialContext, TLSHandshakeTimeout: postTimeout,
+		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: o.roots},
+		MaxResponseHeaderBytes: maxHead, DisableCompression: true,
+		MaxIdleConns: maxIdle, MaxIdleConnsPerHost: maxIdleOfHost, IdleConnTimeout: idleTimeout,
 	}
 }
 
@@ -110,19 +110,22 @@ func (p *Poster) post(ctx context.Context, w *record.Webhook, id string, body []
 	defer cancel(nil)
 	late := time.AfterFunc(p.timeout, func() { cancel(errors.New("no answer came within " + p.timeout.String())) })
 	defer late.Stop()
-	r, err := newRequest(ctx, w, id, body)
+	r, err := p.newRequest(ctx, w, id, body)
 	if err != nil {
 		return answer{err: err}
 	}
-	client := p.plain
+	transport := p.plain
 	if r.URL.Scheme == "https" {
-		client = p.secure
+		transport = p.secure
 	}
-	resp, err := client.Do(r)
+	resp, err := transport.RoundTrip(r)
 	if err != nil {
 		return answer{err: plainly(ctx, err)}
 	}
 	defer resp.Body.Close()
+	if resp.StatusCode < http.StatusOK { // its body is the connection, which no context ends
+		return answer{status: resp.StatusCode}
+	}
 	late.Reset(bodyTimeout)
 	_, _ = io.CopyN(io.Discard, resp.Body, maxAnswer)
 	return answer{status: resp.StatusCode, asked: retryAfter(resp.Header, time.Now())}
@@ -136,7 +139,7 @@ func (p *Poster) Test(ctx context.Context, w *record.Webhook) *api.WebhookAnswer
 		ctx, cancel = context.WithDeadlineCause(ctx, deadline.Add(-time.Until(deadline)/testShare), errNoAnswer)
 		defer cancel()
 	}
-	now := time.Now()
+	now := p.now()
 	b := &batch{facts: []api.Fact{{ID: "test-" + strconv.FormatInt(now.UnixMilli(), 10), Type: "webhook.test", Key: w.ID, At: api.At(now), Data: json.RawMessage("{}")}}}
 	if _, err := b.encode(w.ID); err != nil {
 		return answer{err: err}.shown()
@@ -145,12 +148,12 @@ func (p *Poster) Test(ctx context.Context, w *record.Webhook) *api.WebhookAnswer
 }
 
 // newRequest makes a signed request.
-func newRequest(ctx context.Context, w *record.Webhook, id string, body []byte) (*http.Request, error) {
+func (p *Poster) newRequest(ctx context.Context, w *record.Webhook, id string, body []byte) (*http.Request, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, w.URL, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
-	now := time.Now()
+	now := p.now()
 	signature, err := sign(w.Secrets, id, now, body)
 	if err != nil {
 		return nil, err
@@ -164,14 +167,13 @@ func newRequest(ctx context.Context, w *record.Webhook, id string, body []byte) 
 	return r, nil
 }
 
-// plainly is an error without the URL, which may contain a secret, and with the reason why a request was ended.
+// plainly is an error with the reason why a request was ended, and with no more of what a receiver has written than is kept.
 func plainly(ctx context.Context, err error) error {
-	var of *url.Error
-	if errors.As(err, &of) {
-		err = of.Err
-	}
 	if cause := context.Cause(ctx); cause != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
 		return cause
+	}
+	if text := err.Error(); len(text) > maxError {
+		return errors.New(text[:maxError])
 	}
 	return err
 }

@@ -87,6 +87,19 @@ func TestH7_AnswersThatDoNotEnd(t *testing.T) {
 				w.WriteHeader(http.StatusProcessing)
 			}
 		}, 0, "exceeded"},
+		"SwitchingProtocols": {func(w http.ResponseWriter, _ int, r *request) {
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				return
+			}
+			_, _ = conn.Write([]byte("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"))
+			<-r.hang
+			_ = conn.Close()
+		}, 101, ""},
+		"BadLocation": {func(w http.ResponseWriter, _ int, _ *request) {
+			w.Header().Set("Location", "http://[token=x")
+			w.WriteHeader(http.StatusFound)
+		}, 302, ""},
 		"Reset": {func(w http.ResponseWriter, _ int, _ *request) { panic(http.ErrAbortHandler) }, 0, "EOF"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -30,8 +30,9 @@ type Options struct {
 	// Locks has the leases of the lanes, as NewLocks makes them.
 	Locks  *lock.Locker
 	Poster *Poster
-	// Bury puts a fact that was refused too often aside: that of Letters. Doing so twice must do no harm.
-	Bury func(ctx context.Context, w *record.Webhook, f api.Fact) error
+	// Bury puts a fact that was refused too often aside, the last time with a status: that of Letters. Doing so twice must do
+	// no harm.
+	Bury func(ctx context.Context, w *record.Webhook, f api.Fact, status int) error
 	// OnAnswer hears of each request: its outcome, one of Outcomes, and how many facts it had.
 	OnAnswer func(outcome string, facts int)
 	// Drain is how long a request that is under way may go on when the process stops; default: it ends at once.

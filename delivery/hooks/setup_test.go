@@ -259,7 +259,7 @@ func poster(s *receiver) *Poster {
 func (w *world) sender(store *webhooks.Store, p *Poster) *Sender {
 	return New(Options{
 		Feed: w.feed, Webhooks: store, Locks: lock.New(w.redis, lock.Options{Name: "webhooks", Lease: 500 * time.Millisecond, MaxAttempts: 1 << 30}), Poster: p,
-		Bury: func(_ context.Context, _ *record.Webhook, f api.Fact) error {
+		Bury: func(_ context.Context, _ *record.Webhook, f api.Fact, _ int) error {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.buried = append(w.buried, f.ID)

@@ -86,19 +86,22 @@ func (db *DB) AddWebhookSecret(ctx context.Context, id, secret string) (*Webhook
 	})
 }
 
-// EndWebhook turns a webhook off because its receiver said so, if it is still the one of a series with this URL. It raises
+// EndWebhook turns a webhook off because its receiver said so, unless it was changed since w was read. It raises
 // VersionWebhooks.
-func (db *DB) EndWebhook(ctx context.Context, id, series, url string) error {
-	_, err := db.changeWebhook(ctx, id, func(_ context.Context, _ *sqlx.Tx, row *webhookRow) error {
-		if row.Series != series || row.Gone {
+func (db *DB) EndWebhook(ctx context.Context, w *Webhook) error {
+	_, err := db.changeWebhook(ctx, w.ID, func(_ context.Context, _ *sqlx.Tx, row *webhookRow) error {
+		if row.Series != w.Series || row.Gone || row.UpdatedAt != w.UpdatedAt.UnixMilli() {
 			return errUnchanged
 		}
-		r, err := row.request()
-		if err == nil && r.URL != url {
-			return errUnchanged
-		}
-		return err
+		return nil
 	}, func(row *webhookRow) { row.Gone = true })
+	return err
+}
+
+// TouchWebhook tells all processes that a webhook is to be read again from where Redis says. It raises VersionWebhooks.
+// api.CodeNotFound when there is no such webhook.
+func (db *DB) TouchWebhook(ctx context.Context, id string) error {
+	_, err := db.changeWebhook(ctx, id, onRecord, func(*webhookRow) {})
 	return err
 }
 
@@ -130,7 +133,7 @@ func (db *DB) changeWebhook(ctx context.Context, id string, check func(context.C
 		checked := check(ctx, tx, &row)
 		if checked == nil {
 			change(&row)
-			row.UpdatedAt = row.Now
+			row.UpdatedAt = max(row.Now, row.UpdatedAt+1) // each change has a time of its own
 			checked = writeWebhook(ctx, tx, db.d, row)
 		} else if !errors.Is(checked, errUnchanged) || row.CreatedAt == 0 {
 			return checked

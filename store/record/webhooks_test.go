@@ -56,14 +56,21 @@ func TestWebhooksOnRecord(t *testing.T) {
 			t.Errorf("%+v %v", w, err)
 		}
 
-		for _, wrong := range [][2]string{{"other", request.URL}, {"series-b", "https://b.example.com/"}} {
-			storetest.Must(t, db.EndWebhook(ctx, "b", wrong[0], wrong[1]))
+		other, none := *w, *w
+		other.Series, none.ID = "other", "none"
+		before = version()
+		storetest.Must(t, db.TouchWebhook(ctx, "b"))
+		storetest.WantCode(t, db.TouchWebhook(ctx, "none"), api.CodeNotFound)
+		if version() == before {
+			t.Error("nobody is told to read it again")
 		}
-		storetest.Must(t, db.EndWebhook(ctx, "none", "series-b", request.URL))
+		for _, wrong := range []*record.Webhook{&other, &none, w} { // w was changed since it was read
+			storetest.Must(t, db.EndWebhook(ctx, wrong))
+		}
 		if w, err = db.Webhook(ctx, "b"); err != nil || w.Gone || w.State != api.WebhookOn {
 			t.Errorf("%+v %v", w, err)
 		}
-		storetest.Must(t, db.EndWebhook(ctx, "b", "series-b", request.URL))
+		storetest.Must(t, db.EndWebhook(ctx, w))
 		if w, err = db.Webhook(ctx, "b"); err != nil || !w.Gone || w.State != api.WebhookOff {
 			t.Errorf("%+v %v", w, err)
 		}

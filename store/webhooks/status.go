@@ -107,7 +107,8 @@ func at(facts []api.Fact) time.Time {
 	return facts[0].At.Time
 }
 
-// Replay lets a webhook begin at a position again; see LanesOf of the feed. api.CodeNotFound when there is no such
+// Replay lets a webhook begin at a position again, at once, also while it waits after failures; see LanesOf of the feed.
+// api.CodeNotFound when there is no such
 // webhook.
 func (s *Store) Replay(ctx context.Context, id, after string) error {
 	w, err := s.Get(ctx, id)
@@ -118,7 +119,10 @@ func (s *Store) Replay(ctx context.Context, id, after string) error {
 	if err != nil {
 		return err
 	}
-	return s.set(ctx, w.Series, lanes)
+	if err := s.set(ctx, w.Series, lanes); err != nil {
+		return err
+	}
+	return s.o.Record.TouchWebhook(ctx, id) // who sends may wait, and does not look at Redis meanwhile
 }
 
 // Failing is what takes no facts.

@@ -225,5 +225,5 @@ func (s *Store) Delete(ctx context.Context, id string) error {
 
 // End turns a webhook off because its receiver said so, unless it was changed since w was read.
 func (s *Store) End(ctx context.Context, w *record.Webhook) error {
-	return s.o.Record.EndWebhook(ctx, w.ID, w.Series, w.URL)
+	return s.o.Record.EndWebhook(ctx, w)
 }
