@@ -41,14 +41,14 @@ type failedFact struct {
 	Attempts    int             `json:"attempts,omitempty"`
 }
 
-// TellOver adds to the result that ends an event the fact that it is over. If notifications or parts may be left, or it may have
-// been told before, it asks the relay to find out.
+// TellOver adds to the result that ends an event the fact that it is over. If notifications or parts may be left, as of an event
+// that was claimed before, or it may have been told before, it asks the relay to find out.
 func (s *Store) TellOver(c *queue.Claimed, j *Job, r queue.Result) queue.Result {
 	if s == nil || j.Of != "" || !s.o.Tells(api.FactEventDone) {
 		return r
 	}
 	f := queue.Fact{Lane: c.Shard, Key: c.ID}
-	if p, err := parseProgress(r.Report); err == nil && p.state != stateTargeted && !c.Named() {
+	if p, err := parseProgress(r.Report); err == nil && (p.state == stateDone || p.state != stateTargeted && p.parts == 0 && c.First) && !c.Named() {
 		w := whole{id: c.ID, event: p, sent: make([]map[string]int64, 1+len(groupEndings))}
 		f.Type, f.Data = api.FactEventDone, doneData(w.report())
 	}
@@ -108,5 +108,5 @@ func (w *whole) over(r *api.EventReport) bool {
 	event := w.event
 	event.cancelled = queue.NotCancelled
 	state := stateOf(&event, allEnded(r))
-	return state == api.EventDone || state == api.EventExpired || state == api.EventSuperseded
+	return allEnded(r) && !w.partsLeft && (state == api.EventDone || state == api.EventExpired || state == api.EventSuperseded)
 }

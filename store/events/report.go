@@ -46,6 +46,8 @@ type whole struct {
 	id    string
 	event progress
 	sent  []map[string]int64
+	// partsLeft tells that some of its parts have not ended.
+	partsLeft bool
 }
 
 // wholes reads the counts of the parts of events, whose own reports were read before, and then the counters
@@ -79,7 +81,8 @@ func (s *Store) wholes(ctx context.Context, read []queue.Reported) ([]whole, err
 	}
 	for n, i := range split {
 		e := &all[i].event
-		if e.addParts(parts[n][0]); e.state == stateTargeted && parts[n][0][LabelPart] < e.parts {
+		e.addParts(parts[n][0])
+		if all[i].partsLeft = parts[n][0][LabelPart] < e.parts; all[i].partsLeft && e.state == stateTargeted {
 			e.state = stateTargeting
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -127,13 +128,14 @@ func factOf(lane int, id position, values map[string]any) api.Fact {
 // facts, of all types, were gone before they were read. If Redis has lost the position, the reading goes on from the end of
 // what is there. A position that no reading gave is CodeValidation.
 func (s *Store) ReadLane(ctx context.Context, lane int, after string, types func(string) bool, most, bytes int) (facts []api.Fact, next string, gap int64, err error) {
-	p := lanePlace{lane: lane, begins: after == "", most: max(1, most)}
+	p := lanePlace{lane: lane, most: max(1, most)}
 	if after != "" {
 		ok := false
 		if p.after, ok = parsePosition(after); !ok {
 			return nil, after, 0, api.Invalid("after", "cursor", "is not a position in a lane")
 		}
 	}
+	p.begins = p.after == position{}
 	part := s.look(ctx, []lanePlace{p})[0]
 	if part.err != nil {
 		return nil, after, 0, part.err
@@ -223,10 +225,11 @@ func (r *reading) begin(ctx context.Context, after string) (err error) {
 		at, err = parsePositions(after, r.s.Lanes())
 	}
 	for n := range r.places {
-		r.places[n] = lanePlace{lane: n, begins: at == nil}
+		r.places[n].lane = n
 		if at != nil {
 			r.places[n].after = at[n]
 		}
+		r.places[n].begins = r.places[n].after == position{}
 	}
 	return err
 }
@@ -234,9 +237,9 @@ func (r *reading) begin(ctx context.Context, after string) (err error) {
 // run looks at the lanes until the answer is full or the lanes have no more. It reports whether there may be more. The error is
 // that of a lane, if no other has a fact.
 func (r *reading) run(ctx context.Context) (more bool, err error) {
-	open := make([]int, len(r.places))
+	open, first := make([]int, len(r.places)), rand.IntN(len(r.places)) // no lane has the first share each time
 	for n := range open {
-		open[n] = n
+		open[n] = (first + n) % len(open)
 	}
 	for i := 0; i < mostLooks && len(open) > 0 && r.room.facts > 0 && r.room.bytes > 0; i++ {
 		var failed error
@@ -252,7 +255,8 @@ func (r *reading) run(ctx context.Context) (more bool, err error) {
 
 // lookAt looks at some lanes, with an equal share of what the answer has room for each. It returns those that may have more.
 func (r *reading) lookAt(ctx context.Context, open []int) (more []int, err error) {
-	most := (r.room.facts + len(open) - 1) / len(open)
+	share := (r.room.facts + len(open) - 1) / len(open)
+	most := share
 	if r.types != nil {
 		most = max(most, leastLook) // most of them may be of other types
 	}
@@ -267,7 +271,9 @@ func (r *reading) lookAt(ctx context.Context, open []int) (more []int, err error
 			continue
 		}
 		n := open[i]
-		facts, next, goesOn, gap := part.take(r.types, &r.room)
+		own := room{facts: min(share, r.room.facts), bytes: r.room.bytes, empty: r.room.empty}
+		facts, next, goesOn, gap := part.take(r.types, &own)
+		r.room = room{facts: r.room.facts - len(facts), bytes: own.bytes, empty: own.empty}
 		r.s.missed.Add(gap)
 		r.items, r.gap = append(r.items, facts...), r.gap+gap
 		r.places[n].after, r.places[n].begins = next, r.places[n].begins && next == r.places[n].after

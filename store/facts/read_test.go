@@ -50,6 +50,52 @@ func TestH2_PagesHaveEachFactOnceInTheOrderOfItsKey(t *testing.T) {
 	})
 }
 
+// H2: a lane with very many facts keeps no other lane's from a reader.
+func TestH2_EachLaneHasItsShare(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+		w := setup(t, db)
+		keys := map[int]string{}
+		for n := 0; len(keys) < w.s.Lanes(); n++ {
+			key := fmt.Sprint("key", n)
+			keys[w.q.LaneOf(key)] = key
+		}
+		for _, key := range keys {
+			w.mustTell("b", key, 100)
+			w.mustTell("a", key, 300)
+		}
+		for _, types := range [][]string{nil, {"a"}, {"a", "b"}} {
+			count := map[string]int{}
+			for _, f := range w.mustRead("", 40, types...).Items {
+				count[f.Key]++
+			}
+			for _, key := range keys {
+				if count[key] != 10 {
+					t.Errorf("of types %v a page has of each key %v", types, count)
+				}
+			}
+		}
+	})
+}
+
+// H6: facts that were gone before a reader began are no gap, also in lanes that its first pages did not come to.
+func TestH6_NoGapBeforeTheBegin(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+		w := setup(t, db)
+		for n := range 40 {
+			w.mustTell("a", fmt.Sprint("key", n), 10)
+		}
+		for n := range w.s.Lanes() {
+			storetest.Must(t, db.Client().XTrimMaxLen(t.Context(), w.s.lane(n), 20).Err())
+		}
+		facts, _, gap := w.mustReadAll("", 3)
+		if len(facts) != 20*w.s.Lanes() || gap != 0 {
+			t.Errorf("%d facts, gap %d", len(facts), gap)
+		}
+	})
+}
+
 // H3: reading again from a position gives the same facts with the same ids, also when there are more by then, and to any reader.
 func TestH3_ReadingAgainGivesTheSame(t *testing.T) {
 	t.Parallel()

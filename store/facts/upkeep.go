@@ -1,6 +1,7 @@
 package facts
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,8 +12,13 @@ import (
 	"fanfare/store/redisdb"
 )
 
-// trimEvery is how often old facts are dropped.
-const trimEvery = 10 * time.Second
+const (
+	// trimEvery is how often old facts are dropped, and trimStep how many at once at most, of each stream. Without a number of
+	// its own Redis drops 10,000.
+	trimEvery, trimStep = 10 * time.Second, 200_000
+	// unlimited is what all lanes may take of a Redis without maxmemory.
+	unlimited = 512 << 20
+)
 
 // RunUpkeep drops facts that are too old or take too much room, until ctx ends.
 func (s *Store) RunUpkeep(ctx context.Context) error {
@@ -31,10 +37,11 @@ func (s *Store) Trim(ctx context.Context) error {
 	oldest := fmt.Sprintf("%d-0", max(0, s.o.DB.Clock().Add(-s.o.Retention).UnixMilli()))
 	var cmds []redis.Cmder
 	for n := range s.Lanes() {
-		cmds = append(cmds, redis.NewIntCmd(ctx, "xtrim", s.lane(n), "minid", "~", oldest), redis.NewIntCmd(ctx, "xtrim", s.lane(n), "maxlen", "~", s.o.Most))
+		cmds = append(cmds,
+			redis.NewIntCmd(ctx, "xtrim", s.lane(n), "minid", "~", oldest, "limit", trimStep), redis.NewIntCmd(ctx, "xtrim", s.lane(n), "maxlen", "~", s.o.Most, "limit", trimStep))
 	}
 	for _, o := range s.boxes {
-		cmds = append(cmds, redis.NewIntCmd(ctx, "xtrim", o.key, "maxlen", "~", s.o.Most))
+		cmds = append(cmds, redis.NewIntCmd(ctx, "xtrim", o.key, "maxlen", "~", s.o.Most, "limit", trimStep))
 	}
 	_ = s.o.DB.Pipeline(ctx, redisdb.Write, cmds...) // each command has its error
 	return errors.Join(redisdb.FirstError(cmds), s.trimBytes(ctx))
@@ -60,7 +67,7 @@ func (s *Store) trimBytes(ctx context.Context) error {
 	var trims []redis.Cmder
 	for n := range s.Lanes() {
 		length := float64(cmds[2*n+1].(*redis.IntCmd).Val())
-		trims = append(trims, redis.NewIntCmd(ctx, "xtrim", s.lane(n), "maxlen", "~", int64(length*trimTo*float64(room)/float64(sum))))
+		trims = append(trims, redis.NewIntCmd(ctx, "xtrim", s.lane(n), "maxlen", "~", int64(length*trimTo*float64(room)/float64(sum)), "limit", trimStep))
 	}
 	_ = s.o.DB.Pipeline(ctx, redisdb.Write, trims...) // each command has its error
 	return redisdb.FirstError(trims)
@@ -69,13 +76,13 @@ func (s *Store) trimBytes(ctx context.Context) error {
 // trimTo is the part of their room that lanes which take more than that are trimmed to.
 const trimTo = 0.9
 
-// room is how many bytes all lanes may take; 0: there is no limit.
+// room is how many bytes all lanes may take; 0: it is not known yet.
 func (s *Store) room() int64 {
 	if s.o.Bytes > 0 {
 		return s.o.Bytes
 	}
 	if r := s.o.DB.Reading(); r != nil {
-		return r.Limit / share
+		return cmp.Or(r.Limit/share, unlimited)
 	}
 	return 0
 }

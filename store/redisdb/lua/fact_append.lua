@@ -14,6 +14,7 @@ local function append_fact(ms, typ, key, at, data)
     local time, number = string.match(last, '^(%d+)-(%d+)$')
     lane = { ms = tonumber(time), n = tonumber(number) }
   end
+  if at == '' and lane.ms > ms then at = int(ms) end -- a clock was ahead once
   lane.ms, lane.n = math.max(lane.ms, ms), lane.n + 1
   redis.call('XADD', P .. 'facts', int(lane.ms) .. '-' .. int(lane.n), 't', typ, 'k', key, 'a', at, 'd', data)
 end
