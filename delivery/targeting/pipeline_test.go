@@ -65,6 +65,7 @@ type pipeline struct {
 	shown *badges.Store // see badges
 	// postponed has the ids of the notifications that were sent to a postponing sender.
 	postponed sync.Map
+	posted    sync.Mutex
 	ids       []string // of the events that mustPost posted
 	facts     *facts.Store
 }
@@ -285,6 +286,8 @@ func (p *pipeline) mustPost(r *api.EventRequest) (id string) {
 		}
 		return err
 	})
+	p.posted.Lock()
+	defer p.posted.Unlock()
 	p.ids = append(p.ids, id)
 	return id
 }

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -156,9 +157,9 @@ func TestTheLastOfAGroupLeavesANote(t *testing.T) {
 		for range 3 {
 			queuetest.MustEnqueue(t, r.other, queue.Job{ID: queue.NewID(2, time.Now()), Shard: 2, Fresh: true, Group: group})
 		}
-		ran := 0
+		var ran atomic.Int32
 		r.mustRun(r.other, 3, func(*queue.Claimed) queue.Result {
-			if ran++; ran == 3 && i == 1 {
+			if ran.Add(1) == 3 && i == 1 {
 				return queue.Result{Outcome: queue.Dead, Label: label}
 			}
 			return queue.Result{Label: label}
