@@ -35,7 +35,7 @@ func (p *pipeline) relayFacts() {
 func (p *pipeline) compareFacts() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	if p.Failed() || p.db.Client().Ping(ctx).Err() != nil {
+	if p.o.noFacts || p.Failed() || p.db.Client().Ping(ctx).Err() != nil {
 		return
 	}
 	if err := p.facts.Sweep(ctx); err != nil {

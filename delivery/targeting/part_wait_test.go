@@ -27,7 +27,7 @@ func TestAPartThatWaitsReadsNoSettings(t *testing.T) {
 		return transport.Answer{Outcome: transport.Delivered, Status: 200}
 	}}
 	p := setup(t, options{
-		db: storetest.Open(t, server.URL()), sqlTime: time.Minute, idle: true,
+		db: storetest.Open(t, server.URL()), sqlTime: time.Minute, idle: true, noFacts: true,
 		sender:   func(*pipeline) transport.Sender { return sender },
 		delivery: func(o *delivery.Options) { o.InFlight = 200 },
 	})

@@ -50,6 +50,7 @@ type options struct {
 	idle     bool   // start no process
 	slowFans string // whose devices have the topic slowApp, in SQL; default: everySecond
 	waits    bool   // each notification becomes a job of its own before it is sent
+	noFacts  bool   // no facts are told: the test counts the commands of Redis
 }
 
 // pipeline is everything between a posted event and APNs, with real parts.
@@ -116,7 +117,9 @@ func setup(t testing.TB, o options) *pipeline {
 		t.Fatal(err)
 	}
 	p.first = p.process()
-	p.relayFacts()
+	if !o.noFacts {
+		p.relayFacts()
+	}
 	if !o.idle {
 		p.first.start()
 	}
@@ -134,7 +137,10 @@ func (p *pipeline) process() *process {
 		p.o.queue(&qo)
 		p.o.queue(&no)
 	}
-	qo.Lanes, qo.Tells = true, func() string { return "le" }
+	qo.Lanes = true
+	if !p.o.noFacts {
+		qo.Tells = func() string { return "le" }
+	}
 	no.Tells = qo.Tells
 	no.MaxAge = -1 // as in app: delivery ends notifications that are too old
 	s := &process{pipeline: p, queueOfEvents: queue.New(p.db, qo), queueOfNotes: queue.New(p.db, no), stop: func() {}}
@@ -144,7 +150,7 @@ func (p *pipeline) process() *process {
 		}
 	}
 	s.devices = devices.New(p.db, p.rec, s.queueOfNotes, devices.Options{Logger: log})
-	eo := events.Options{DB: p.db, Queue: s.queueOfEvents, Notifications: s.queueOfNotes, Record: p.rec, Logger: log, Tells: func(string) bool { return true },
+	eo := events.Options{DB: p.db, Queue: s.queueOfEvents, Notifications: s.queueOfNotes, Record: p.rec, Logger: log, Tells: func(string) bool { return !p.o.noFacts },
 		Broadcast: func(ctx context.Context, object string) (*api.Broadcast, error) {
 			return s.broadcasts.Open(ctx, object)
 		}}
