@@ -56,7 +56,7 @@ func (c *Client) Call(ctx context.Context, method, path string, body, answer any
 func secret(path string) bool {
 	parts := strings.Split(path, "/")
 	last := parts[len(parts)-1]
-	return path == "/v1/keys" || len(parts) == 5 && parts[2] == "users" && (last == "tokens" || last == "tickets")
+	return path == "/v1/keys" || len(parts) == 5 && (parts[2] == "users" && (last == "tokens" || last == "tickets") || parts[2] == "webhooks" && last == "secrets")
 }
 
 // repeatable tells whether a second attempt is harmless if the first one had its effect.

@@ -40,7 +40,7 @@ export interface CallOptions {
 type Method = "GET" | "PUT" | "POST" | "PATCH" | "DELETE";
 
 // The POSTs whose answer is a secret take no Idempotency-Key.
-const secret = /^\/v1\/(keys|users\/[^/]+\/(tokens|tickets))$/;
+const secret = /^\/v1\/(keys|users\/[^/]+\/(tokens|tickets)|webhooks\/[^/]+\/secrets)$/;
 
 /** Makes calls, repeats them where that is safe, and follows streams. */
 export class Caller {

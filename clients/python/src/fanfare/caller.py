@@ -22,7 +22,7 @@ TokenSource = Callable[[], Optional[str]]
 Values = Mapping[str, Union[str, int, bool, None]]
 
 # The POSTs whose answer is a secret take no Idempotency-Key.
-_SECRET = re.compile(r"/v1/(keys|users/[^/]+/(tokens|tickets))")
+_SECRET = re.compile(r"/v1/(keys|users/[^/]+/(tokens|tickets)|webhooks/[^/]+/secrets)")
 
 
 class Caller:
