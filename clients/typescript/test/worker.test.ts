@@ -70,7 +70,7 @@ test("a handler is told that its job was cancelled", async (t) => {
   }, { lease: 900 });
   await until(() => told);
   assert.equal(held, false);
-  assert.equal(await state(client, id), "cancelled");
+  await until(async () => await state(client, id) === "cancelled"); // the worker has still to say so
 });
 
 test("a handler is told that its lease is over, and another worker gets the job", async (t) => {
