@@ -31,7 +31,7 @@ func addFacts(schemas openapi3.Schemas) {
 	units := openapi3.NewObjectSchema().WithAdditionalProperties(integer())
 	for name, schema := range map[string]*openapi3.Schema{
 		"available": units, "remaining": integer(), "matched": integer(), "attempt": integer(), "version": integer(), "max_bytes": integer(), "limit": integer(), "size": integer(),
-		"state": text(), "scope": text(), "first": openapi3.NewBoolSchema(), "value": openapi3.NewSchema(),
+		"state": text(), "scope": text(), "reason": text(), "first": openapi3.NewBoolSchema(), "value": openapi3.NewSchema(),
 	} {
 		problem.WithProperty(name, schema)
 	}
