@@ -96,7 +96,7 @@ func rough(_ int, w http.ResponseWriter) {
 		w.Header().Set("Location", "https://127.0.0.1:1/")
 		w.WriteHeader(http.StatusTemporaryRedirect)
 	case 3, 4, 5:
-		time.Sleep(time.Duration(rand.IntN(300)) * time.Millisecond)
+		time.Sleep(time.Duration(rand.IntN(300)) * time.Millisecond) //nolint:forbidigo // the receiver is late
 	}
 }
 

@@ -31,7 +31,7 @@ func TestW15_OnlyPublicAddresses(t *testing.T) {
 	}
 }
 
-// H8: what has no TLS goes to the allowed networks alone.
+// H8: requests without TLS go to the allowed networks alone.
 func TestH8_OnlyAllowedNetworks(t *testing.T) {
 	t.Parallel()
 	rules := &address.Rules{OnlyAllow: true, Allow: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}}

@@ -16,7 +16,7 @@ const (
 	// passEvery is how often a position is noted that only facts of other types were before, and keepEvery how often one is
 	// noted again that does not move, so that it is kept.
 	passEvery, keepEvery = 10 * time.Second, time.Hour
-	// errorPause is the wait after an error of Redis or SQL, and noteTimeout bounds what is written after an answer,
+	// errorPause is the wait after an error of Redis or SQL, and noteTimeout bounds the writing of an answer,
 	// also while the process stops.
 	errorPause, noteTimeout = time.Second, 5 * time.Second
 	// endPause is the wait after 410: by then this lane has ended.

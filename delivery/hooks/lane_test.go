@@ -94,7 +94,7 @@ func TestH4_Bytes(t *testing.T) {
 	}
 }
 
-// H5: what is not taken is sent again, with the same id and the same facts, after a wait.
+// H5: facts that are not taken are sent again, with the same id and the same facts, after a wait.
 func TestH5_FailuresAreSentAgain(t *testing.T) {
 	t.Parallel()
 	codes := []int{500, 301, 429, 0, 200}
@@ -198,7 +198,7 @@ func TestH5_Gone(t *testing.T) {
 	if again, _ := w.mustPut("shop", s.URL, 8); again.State != api.WebhookOn || again.Gone || again.Series != all.Series {
 		t.Errorf("%+v", again)
 	}
-	// What comes too late turns off no webhook that was turned on again, and no other one.
+	// A 410 that comes too late turns off no webhook that was turned on again, and no other one.
 	storetest.Must(t, w.End(t.Context(), l.w))
 	if all, err = w.Get(t.Context(), "shop"); err != nil || all.Gone {
 		t.Errorf("%+v %v", all, err)

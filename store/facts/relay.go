@@ -239,41 +239,35 @@ func moveArgs(o *outbox, all []left) []any {
 	return args
 }
 
-// tellOver tells which of the events are over that notes were about.
+// tellOver tells which of the events are over that notes were about, after all that was left before that. The notes of the others
+// are deleted: their next step leaves another. It reads the outboxes once for all events, because each reading is of all notes that
+// wait.
 func (m *moving) tellOver(ctx context.Context) (first error) {
+	gone, over := map[*outbox][]string{}, map[string]json.RawMessage{}
 	for ids := range slices.Chunk(slices.Sorted(maps.Keys(m.notes)), overAtOnce) {
-		first = cmp.Or(first, m.tellSome(ctx, ids))
-	}
-	return first
-}
-
-// tellSome tells which of some events are over, after all that was left before that. The notes of the others are deleted: their next
-// step leaves another.
-func (m *moving) tellSome(ctx context.Context, ids []string) error {
-	over, err := m.s.o.Over(ctx, ids)
-	if err != nil {
-		return fmt.Errorf("find out which events are over: %w", err)
+		some, err := m.s.o.Over(ctx, ids)
+		if err != nil {
+			first = cmp.Or(first, fmt.Errorf("find out which events are over: %w", err))
+			continue
+		}
+		maps.Copy(over, some)
+		for _, id := range ids {
+			if some[id] == nil {
+				m.drop(gone, id)
+			}
+		}
 	}
 	if len(over) > 0 {
 		until, err := m.s.outboxEnds(ctx)
 		if err == nil {
 			err = m.pass(ctx, m.s.boxes, until)
 		}
-		if err != nil {
-			return err
+		if err == nil {
+			err = m.append(ctx, over, gone)
 		}
+		first = cmp.Or(first, err)
 	}
-	gone := map[*outbox][]string{}
-	told := make([][]string, m.s.Lanes()) // by lane
-	for _, id := range ids {
-		if over[id] == nil {
-			m.drop(gone, id)
-		} else if lane := m.s.o.Events.LaneOf(id); !m.blocked(lane) {
-			told[lane] = append(told[lane], id)
-		}
-	}
-	err = m.append(ctx, told, over, gone)
-	return cmp.Or(err, m.s.forget(ctx, gone))
+	return errors.Join(first, m.s.forget(ctx, gone))
 }
 
 // blocked reports whether facts for a lane could not be moved.
@@ -293,8 +287,14 @@ func (m *moving) drop(gone map[*outbox][]string, id string) {
 	}
 }
 
-// append appends to the lanes that events are over, and adds their notes to those that are to be deleted.
-func (m *moving) append(ctx context.Context, told [][]string, over map[string]json.RawMessage, gone map[*outbox][]string) (first error) {
+// append appends to the lanes that can be reached that events are over, and adds their notes to those that are to be deleted.
+func (m *moving) append(ctx context.Context, over map[string]json.RawMessage, gone map[*outbox][]string) (first error) {
+	told := make([][]string, m.s.Lanes()) // by lane
+	for _, id := range slices.Sorted(maps.Keys(over)) {
+		if lane := m.s.o.Events.LaneOf(id); !m.blocked(lane) {
+			told[lane] = append(told[lane], id)
+		}
+	}
 	var cmds []redis.Cmder
 	var lanes []int
 	for lane, ids := range told {

@@ -160,7 +160,7 @@ func (c *conn) judgeManaged(h *headers, r *Request) Answer {
 	})
 }
 
-// managed asks the script for an answer, and does what is asked for unless the script refuses it.
+// managed asks the script for an answer, and carries out the call unless the script refuses it.
 func (s *Server) managed(r *Request, do func(*Request) Answer) Answer {
 	a := s.managing.script.next(r)
 	if a.Status != 0 || !a.Fault.taken() {
