@@ -84,7 +84,6 @@ func TestH5_RetriedLettersLeavePlaces(t *testing.T) {
 	t.Parallel()
 	w := setup(t, 1)
 	release := make(chan struct{})
-	t.Cleanup(sync.OnceFunc(func() { close(release) }))
 	var under, most, seen atomic.Int32
 	s := newReceiver(t, func(http.ResponseWriter, int, *request) {
 		seen.Add(1)
@@ -94,6 +93,7 @@ func TestH5_RetriedLettersLeavePlaces(t *testing.T) {
 		<-release
 		under.Add(-1)
 	})
+	t.Cleanup(func() { close(release) }) // before the receiver is closed, which waits for its answers
 	l, _ := w.mustLane(s, 100)
 	jobs := queue.New(w.redis, queue.Options{Name: "jobs", Kind: api.DeadTask, Shards: 1})
 	storetest.Must(t, jobs.Init(t.Context()))
