@@ -195,7 +195,7 @@ func (a *app) openNouns() error {
 	a.locks = lock.New(a.redis, lock.Options{Name: "locks"})
 	a.values, a.counters = values.NewValues(a.redis), values.NewCounters(a.redis)
 	a.letters = deadletters.New(deadletters.Options{Queues: a.deadQueues(), Jobs: a.jobQueue, Logger: a.log})
-	a.facts = facts.New(facts.Options{DB: a.redis, Events: a.eventQueue, Sources: a.deadQueues(), On: a.tells.On, Over: a.events.Over, Failed: events.LetterFailed,
+	a.facts = facts.New(facts.Options{DB: a.redis, Events: a.eventQueue, Outboxes: facts.OutboxesOf(a.deadQueues()...), On: a.tells.On, Over: a.events.Over, Failed: events.LetterFailed,
 		KeepDone: 2*a.config.MaxAge + a.config.EventRetention, Logger: a.log})
 	a.openWebhooks()
 	a.contacts = contacts.New(a.contactsRedis, a.record, a.jobQueue, contacts.Options{

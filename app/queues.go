@@ -34,9 +34,9 @@ func (a *app) openQueues() {
 	for _, o := range []*queue.Options{&toTarget, &toSend, &toDo} {
 		o.Tells = a.tells.OfQueue(o.Name)
 	}
-	toTarget.Left = func(shard int) { a.facts.Left(a.eventQueue, shard) }
-	toSend.Left = func(shard int) { a.facts.Left(a.notificationQueue, shard) }
-	toDo.Left = func(shard int) { a.facts.Left(a.jobQueue, shard) }
+	toTarget.Left = func(shard int) { a.facts.Left(facts.OutboxOf(a.eventQueue, shard)) }
+	toSend.Left = func(shard int) { a.facts.Left(facts.OutboxOf(a.notificationQueue, shard)) }
+	toDo.Left = func(shard int) { a.facts.Left(facts.OutboxOf(a.jobQueue, shard)) }
 	a.eventQueue, a.notificationQueue, a.jobQueue = queue.New(a.redis, toTarget), queue.New(a.redis, toSend), queue.New(a.redis, toDo)
 }
 

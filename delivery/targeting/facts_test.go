@@ -21,7 +21,7 @@ import (
 // relayFacts moves facts as a server does, until the test ends.
 func (p *pipeline) relayFacts() {
 	f := p.first
-	p.facts = facts.New(facts.Options{DB: p.db, Events: f.queueOfEvents, Sources: []*queue.Queue{f.queueOfEvents, f.queueOfNotes},
+	p.facts = facts.New(facts.Options{DB: p.db, Events: f.queueOfEvents, Outboxes: facts.OutboxesOf(f.queueOfEvents, f.queueOfNotes),
 		On: func(string) bool { return true }, Over: f.events.Over, Failed: events.LetterFailed})
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup

@@ -31,13 +31,13 @@ type Options struct {
 	DB *redisdb.DB
 	// Events is the queue "events", whose shards have the lanes.
 	Events *queue.Queue
-	// Sources are the queues whose shards have outboxes; default: none.
-	Sources []*queue.Queue
+	// Outboxes are those that are looked at again and again; default: none.
+	Outboxes []Outbox
 	// On reports whether facts of a type are told (Switch.On); default: none are.
 	On func(typ string) bool
-	// Over tells which of some events are over, and what is told of them (store/events). Needed if there are Sources.
+	// Over tells which of some events are over, and what is told of them (store/events). Needed if there are Outboxes.
 	Over func(ctx context.Context, ids []string) (map[string]json.RawMessage, error)
-	// Failed is what is told of the failed notification that a dead letter is; nil: it is of none. Needed if there are Sources.
+	// Failed is what is told of the failed notification that a dead letter is; nil: it is of none. Needed if there are Outboxes.
 	Failed func(*api.DeadLetter) json.RawMessage
 	// KeepDone is how long it is remembered that an event is over; default 48 h. It should outlast the event's report.
 	KeepDone time.Duration
@@ -53,16 +53,15 @@ type Options struct {
 
 // Store has the facts. It may be used from any goroutine.
 type Store struct {
-	o     Options
-	line  *wake.Line
-	boxes []*outbox
-	poke  chan struct{}
+	o    Options
+	line *wake.Line
+	poke chan struct{}
 
 	lookEvery time.Duration
 	missed    atomic.Int64 // facts that were gone before readers of this process came to them
 
 	mu    sync.Mutex
-	dirty map[string]bool // keys of outboxes in which this process has left something
+	dirty map[Outbox]bool // in which this process has left something
 }
 
 // New makes a Store. It does not connect.
@@ -75,7 +74,7 @@ func New(o Options) *Store {
 	}
 	o.KeepDone, o.Retention = cmp.Or(o.KeepDone, 48*time.Hour), cmp.Or(o.Retention, defaultRetention)
 	o.Most = cmp.Or(o.Most, defaultMost)
-	return &Store{o: o, lookEvery: defaultLook, boxes: outboxes(o.Sources), poke: make(chan struct{}, 1), dirty: map[string]bool{},
+	return &Store{o: o, lookEvery: defaultLook, poke: make(chan struct{}, 1), dirty: map[Outbox]bool{},
 		line: wake.NewLine(func(ctx context.Context) *redis.PubSub { return o.DB.Blocking().Subscribe(ctx) })}
 }
 

@@ -11,21 +11,27 @@ import (
 	"fanfare/store/redisdb"
 )
 
-// outbox is where the steps of a slot leave facts for lanes of other slots.
-type outbox struct {
-	queue *queue.Queue
+// Outbox is where the steps of a slot leave facts for lanes of other slots.
+type Outbox struct {
+	// Name is what lanes know it by: they remember the last id that they got from it.
+	Name string
+	// Key is that of its stream.
+	Key string
+
+	queue *queue.Queue // whose dead letters are told of in it; nil: none are
 	shard int
-	key   string
 }
 
-// name is the outbox as a lane knows it.
-func (o *outbox) name() string { return o.queue.Name() + "." + strconv.Itoa(o.shard) }
+// OutboxOf is that of a shard of a queue.
+func OutboxOf(q *queue.Queue, shard int) Outbox {
+	return Outbox{q.Name() + "." + strconv.Itoa(shard), outboxKey(q, shard), q, shard}
+}
 
-// outboxes are those of all shards of some queues.
-func outboxes(queues []*queue.Queue) (all []*outbox) {
+// OutboxesOf are those of all shards of some queues.
+func OutboxesOf(queues ...*queue.Queue) (all []Outbox) {
 	for _, q := range queues {
 		for n := range q.Shards() {
-			all = append(all, &outbox{q, n, outboxKey(q, n)})
+			all = append(all, OutboxOf(q, n))
 		}
 	}
 	return all
@@ -39,7 +45,7 @@ const (
 
 // entry is one entry of an outbox.
 type entry struct {
-	box                    *outbox
+	box                    Outbox
 	id, typ, key, at, data string
 }
 
@@ -57,21 +63,21 @@ const pageSize = 200
 
 // readOutboxes reads the next entries of some outboxes, behind the ids of after, in one pipeline. The entries of an outbox come
 // together and in their order. An outbox that cannot be read has none, and the error is its own.
-func (s *Store) readOutboxes(ctx context.Context, boxes []*outbox, after map[*outbox]string) (found map[*outbox][]entry, err error) {
+func (s *Store) readOutboxes(ctx context.Context, boxes []Outbox, after map[Outbox]string) (found map[Outbox][]entry, err error) {
 	cmds := make([]redis.Cmder, len(boxes))
 	for i, o := range boxes {
 		from := "-"
 		if id := after[o]; id != "" {
 			from = "(" + id
 		}
-		cmds[i] = redis.NewXMessageSliceCmd(ctx, "xrange", o.key, from, "+", "COUNT", pageSize)
+		cmds[i] = redis.NewXMessageSliceCmd(ctx, "xrange", o.Key, from, "+", "COUNT", pageSize)
 	}
 	_ = s.o.DB.Pipeline(ctx, redisdb.Read, cmds...) // each command has its error
-	found = map[*outbox][]entry{}
+	found = map[Outbox][]entry{}
 	for i, cmd := range cmds {
 		messages, failed := cmd.(*redis.XMessageSliceCmd).Result()
 		if failed != nil {
-			err = fmt.Errorf("read the facts that %s has left: %w", boxes[i].name(), s.o.DB.Err(failed, redisdb.Read))
+			err = fmt.Errorf("read the facts that %s has left: %w", boxes[i].Name, s.o.DB.Err(failed, redisdb.Read))
 			continue
 		}
 		for _, m := range messages {
@@ -83,10 +89,10 @@ func (s *Store) readOutboxes(ctx context.Context, boxes []*outbox, after map[*ou
 }
 
 // forget deletes entries of outboxes.
-func (s *Store) forget(ctx context.Context, gone map[*outbox][]string) error {
+func (s *Store) forget(ctx context.Context, gone map[Outbox][]string) error {
 	var cmds []redis.Cmder
 	for o, ids := range gone {
-		args := []any{"xdel", o.key}
+		args := []any{"xdel", o.Key}
 		for _, id := range ids {
 			args = append(args, id)
 		}
@@ -102,18 +108,18 @@ func (s *Store) forget(ctx context.Context, gone map[*outbox][]string) error {
 }
 
 // outboxEnds are the ids of the last entries of all outboxes.
-func (s *Store) outboxEnds(ctx context.Context) (map[*outbox]string, error) {
-	cmds, ends := make([]redis.Cmder, len(s.boxes)), map[*outbox]string{}
-	for i, o := range s.boxes {
-		cmds[i] = redis.NewXMessageSliceCmd(ctx, "xrevrange", o.key, "+", "-", "COUNT", 1)
+func (s *Store) outboxEnds(ctx context.Context) (map[Outbox]string, error) {
+	cmds, ends := make([]redis.Cmder, len(s.o.Outboxes)), map[Outbox]string{}
+	for i, o := range s.o.Outboxes {
+		cmds[i] = redis.NewXMessageSliceCmd(ctx, "xrevrange", o.Key, "+", "-", "COUNT", 1)
 	}
 	if err := s.o.DB.Pipeline(ctx, redisdb.Read, cmds...); err != nil {
 		return nil, fmt.Errorf("find the ends of the outboxes: %w", err)
 	}
-	for i, o := range s.boxes {
+	for i, o := range s.o.Outboxes {
 		last, err := cmds[i].(*redis.XMessageSliceCmd).Result()
 		if err != nil {
-			return nil, fmt.Errorf("find the end of the outbox %s: %w", o.name(), err)
+			return nil, fmt.Errorf("find the end of the outbox %s: %w", o.Name, err)
 		}
 		if ends[o] = "0-0"; len(last) > 0 {
 			ends[o] = last[0].ID

@@ -13,7 +13,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"fanfare/api"
-	"fanfare/store/queue"
 	"fanfare/store/redisdb"
 )
 
@@ -31,10 +30,10 @@ const (
 	lastRound = 2 * time.Second
 )
 
-// Left notes that something may have been left in the outbox of a shard: it is moved at once. It takes no time.
-func (s *Store) Left(q *queue.Queue, shard int) {
+// Left notes that something may have been left in an outbox: it is moved at once. It takes no time.
+func (s *Store) Left(o Outbox) {
 	s.mu.Lock()
-	s.dirty[outboxKey(q, shard)] = true
+	s.dirty[o] = true
 	s.mu.Unlock()
 	select {
 	case s.poke <- struct{}{}:
@@ -54,7 +53,7 @@ func (s *Store) Run(ctx context.Context) error {
 		}
 		all := time.Since(swept) >= every
 		if all {
-			boxes, swept = s.boxes, time.Now()
+			boxes, swept = s.o.Outboxes, time.Now()
 		}
 		err := s.round(ctx, boxes)
 		if away := err != nil && ctx.Err() == nil; away && !heldUp || all && heldUp && !away { // only a look at all tells that it goes on
@@ -83,23 +82,19 @@ func (s *Store) sweepTime() time.Duration {
 }
 
 // takeDirty takes the outboxes in which this process has left something.
-func (s *Store) takeDirty() (boxes []*outbox) {
+func (s *Store) takeDirty() []Outbox {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, o := range s.boxes {
-		if s.dirty[o.key] {
-			boxes = append(boxes, o)
-		}
-	}
+	boxes := slices.Collect(maps.Keys(s.dirty))
 	clear(s.dirty)
 	return boxes
 }
 
 // Sweep moves all that was left in outboxes, and tells which events are over, once through.
-func (s *Store) Sweep(ctx context.Context) error { return s.round(ctx, s.boxes) }
+func (s *Store) Sweep(ctx context.Context) error { return s.round(ctx, s.o.Outboxes) }
 
 // round moves all that some outboxes have, and tells which events are over.
-func (s *Store) round(ctx context.Context, boxes []*outbox) error {
+func (s *Store) round(ctx context.Context, boxes []Outbox) error {
 	if len(boxes) == 0 {
 		return nil
 	}
@@ -109,14 +104,14 @@ func (s *Store) round(ctx context.Context, boxes []*outbox) error {
 		return err
 	}
 	for _, o := range m.left {
-		s.Left(o.queue, o.shard) // the next round goes on at once
+		s.Left(o) // the next round goes on at once
 	}
 	return nil
 }
 
 // way is the way from an outbox to a lane.
 type way struct {
-	box  *outbox
+	box  Outbox
 	lane int
 }
 
@@ -125,11 +120,11 @@ type moving struct {
 	s     *Store
 	stuck map[way]bool       // a fact could not be moved: later ones must not overtake it
 	notes map[string][]entry // of events that may be over, by their ids
-	left  []*outbox          // that have more
+	left  []Outbox           // that have more
 }
 
 // sticks reports whether an outbox has facts that could not be moved.
-func (m *moving) sticks(o *outbox) bool {
+func (m *moving) sticks(o Outbox) bool {
 	for w := range m.stuck {
 		if w.box == o {
 			return true
@@ -140,13 +135,13 @@ func (m *moving) sticks(o *outbox) bool {
 
 // pass moves the facts of some outboxes, page by page, up to the ids of until, or to their ends. Without until it gathers the notes
 // of events, too. The error is the first.
-func (m *moving) pass(ctx context.Context, boxes []*outbox, until map[*outbox]string) (first error) {
-	after := map[*outbox]string{}
+func (m *moving) pass(ctx context.Context, boxes []Outbox, until map[Outbox]string) (first error) {
+	after := map[Outbox]string{}
 	for pages := 1; len(boxes) > 0; pages++ {
 		found, err := m.s.readOutboxes(ctx, boxes, after)
 		first = cmp.Or(first, err)
 		var facts []left
-		var more []*outbox
+		var more []Outbox
 		for _, o := range boxes {
 			page := found[o]
 			if until != nil {
@@ -194,7 +189,7 @@ func (m *moving) move(ctx context.Context, all []left) error {
 		}
 		return err
 	}
-	gone, ways, byWay := map[*outbox][]string{}, []way{}, map[way][]left{}
+	gone, ways, byWay := map[Outbox][]string{}, []way{}, map[way][]left{}
 	for _, l := range all {
 		w := way{l.box, l.lane}
 		switch {
@@ -229,8 +224,8 @@ func (m *moving) move(ctx context.Context, all []left) error {
 }
 
 // moveArgs are the arguments of facts_move.lua.
-func moveArgs(o *outbox, all []left) []any {
-	args := []any{o.name()}
+func moveArgs(o Outbox, all []left) []any {
+	args := []any{o.Name}
 	for _, l := range all {
 		for _, f := range l.facts {
 			args = append(args, l.id, f.typ, f.key, l.at, f.data)
@@ -243,7 +238,7 @@ func moveArgs(o *outbox, all []left) []any {
 // are deleted: their next step leaves another. It reads the outboxes once for all events, because each reading is of all notes that
 // wait.
 func (m *moving) tellOver(ctx context.Context) (first error) {
-	gone, over := map[*outbox][]string{}, map[string]json.RawMessage{}
+	gone, over := map[Outbox][]string{}, map[string]json.RawMessage{}
 	for ids := range slices.Chunk(slices.Sorted(maps.Keys(m.notes)), overAtOnce) {
 		some, err := m.s.o.Over(ctx, ids)
 		if err != nil {
@@ -260,7 +255,7 @@ func (m *moving) tellOver(ctx context.Context) (first error) {
 	if len(over) > 0 {
 		until, err := m.s.outboxEnds(ctx)
 		if err == nil {
-			err = m.pass(ctx, m.s.boxes, until)
+			err = m.pass(ctx, m.s.o.Outboxes, until)
 		}
 		if err == nil {
 			err = m.append(ctx, over, gone)
@@ -281,14 +276,14 @@ func (m *moving) blocked(lane int) bool {
 }
 
 // drop adds the notes of an event to those that are to be deleted.
-func (m *moving) drop(gone map[*outbox][]string, id string) {
+func (m *moving) drop(gone map[Outbox][]string, id string) {
 	for _, e := range m.notes[id] {
 		gone[e.box] = append(gone[e.box], e.id)
 	}
 }
 
 // append appends to the lanes that can be reached that events are over, and adds their notes to those that are to be deleted.
-func (m *moving) append(ctx context.Context, over map[string]json.RawMessage, gone map[*outbox][]string) (first error) {
+func (m *moving) append(ctx context.Context, over map[string]json.RawMessage, gone map[Outbox][]string) (first error) {
 	told := make([][]string, m.s.Lanes()) // by lane
 	for _, id := range slices.Sorted(maps.Keys(over)) {
 		if lane := m.s.o.Events.LaneOf(id); !m.blocked(lane) {

@@ -38,7 +38,7 @@ func setupRelay(t testing.TB, db *redisdb.DB) *relayed {
 	o.Shards = 3
 	r.other = queue.New(db, o)
 	r.world = setup(t, db, func(o *Options) {
-		o.Sources, o.Over = []*queue.Queue{r.other}, r.ask
+		o.Outboxes, o.Over = OutboxesOf(r.other), r.ask
 		o.Failed = func(*api.DeadLetter) json.RawMessage { return nil }
 	})
 	return r
@@ -82,11 +82,11 @@ func TestH1_WhatWasLeftIsMovedOnce(t *testing.T) {
 			want[key] = append(want[key], n)
 		}
 		for n := range 30 { // processes that die after that many calls, some of which had their effect
-			_ = r.relay(storetest.Faulty(t, db, storetest.DieAt(n%9).Fault)).round(t.Context(), r.s.boxes)
+			_ = r.relay(storetest.Faulty(t, db, storetest.DieAt(n%9).Fault)).round(t.Context(), r.s.o.Outboxes)
 		}
 		storetest.AtOnce(t, 4, func(ctx context.Context, _ int) error {
 			s := r.relay(db)
-			return s.round(ctx, s.boxes)
+			return s.round(ctx, s.o.Outboxes)
 		})
 		facts, _, _ := r.mustReadAll("", 1000)
 		got := map[string][]int{}
@@ -99,9 +99,9 @@ func TestH1_WhatWasLeftIsMovedOnce(t *testing.T) {
 		if fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("the lanes have %v, want %v", got, want)
 		}
-		for _, o := range r.s.boxes {
-			if n := db.Client().XLen(t.Context(), o.key).Val(); n != 0 {
-				t.Errorf("%s still has %d", o.name(), n)
+		for _, o := range r.s.o.Outboxes {
+			if n := db.Client().XLen(t.Context(), o.Key).Val(); n != 0 {
+				t.Errorf("%s still has %d", o.Name, n)
 			}
 		}
 	})
@@ -118,7 +118,7 @@ func TestH1_EventsAreOverOnce(t *testing.T) {
 			r.mustLeave(0, noteEnded, ids[i], "")
 			r.mustLeave(1, noteEnded, ids[i]+":fcm", "")
 		}
-		storetest.Must(t, r.s.round(t.Context(), r.s.boxes))
+		storetest.Must(t, r.s.round(t.Context(), r.s.o.Outboxes))
 		if facts, _, _ := r.mustReadAll("", 100); len(facts) > 0 {
 			t.Fatalf("events that are not over: %v", facts)
 		}
@@ -131,13 +131,13 @@ func TestH1_EventsAreOverOnce(t *testing.T) {
 			r.mustLeave(1, noteEnded, id+":fcm", "")
 		}
 		for n := range 20 {
-			_ = r.relay(storetest.Faulty(t, db, storetest.DieAt(n%11).Fault)).round(t.Context(), r.s.boxes[:1+n%2])
+			_ = r.relay(storetest.Faulty(t, db, storetest.DieAt(n%11).Fault)).round(t.Context(), r.s.o.Outboxes[:1+n%2])
 		}
 		storetest.AtOnce(t, 4, func(ctx context.Context, _ int) error {
 			s := r.relay(db)
-			return s.round(ctx, s.boxes[:1+rand.IntN(3)])
+			return s.round(ctx, s.o.Outboxes[:1+rand.IntN(3)])
 		})
-		storetest.Must(t, r.s.round(t.Context(), r.s.boxes))
+		storetest.Must(t, r.s.round(t.Context(), r.s.o.Outboxes))
 		facts, _, _ := r.mustReadAll("", 1000)
 		told := map[string][]string{}
 		for _, f := range facts {
@@ -162,11 +162,11 @@ func TestNotesStayWhileReportsCannotBeRead(t *testing.T) {
 	id := queue.NewID(1, time.Now())
 	r.mustLeave(0, noteEnded, id, "")
 	r.over[id], r.fail = true, errors.New("away")
-	if err := r.s.round(t.Context(), r.s.boxes); err == nil {
+	if err := r.s.round(t.Context(), r.s.o.Outboxes); err == nil {
 		t.Error("a round without reports succeeded")
 	}
 	r.fail = nil
-	storetest.Must(t, r.s.round(t.Context(), r.s.boxes))
+	storetest.Must(t, r.s.round(t.Context(), r.s.o.Outboxes))
 	if facts, _, _ := r.mustReadAll("", 10); len(facts) != 1 || facts[0].Key != id {
 		t.Errorf("the facts are %v", facts)
 	}
@@ -184,7 +184,7 @@ func TestH1_WithinASecond(t *testing.T) {
 		began := time.Now()
 		r.mustLeave(n%3, "a", "x", fmt.Sprint(n))
 		if n > 2 {
-			r.s.Left(r.other, n%3)
+			r.s.Left(OutboxOf(r.other, n%3))
 		}
 		list, err := r.s.Read(t.Context(), waiting(t, soon), at, nil, 10)
 		if err != nil || len(list.Items) != 1 {
@@ -210,7 +210,7 @@ func TestAFullRedisMovesFacts(t *testing.T) {
 	if err := server.Client().Set(t.Context(), "x", "y", 0).Err(); err == nil {
 		t.Fatal("Redis is not full")
 	}
-	storetest.Must(t, r.s.round(t.Context(), r.s.boxes))
+	storetest.Must(t, r.s.round(t.Context(), r.s.o.Outboxes))
 	if facts, _, _ := r.mustReadAll("", 10); len(facts) != 2 {
 		t.Errorf("the facts are %v", facts)
 	}

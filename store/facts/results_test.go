@@ -44,7 +44,7 @@ func setupResults(t testing.TB, db *redisdb.DB) *results {
 	no := eo
 	no.Name, no.Kind, no.Lanes = w.q.Name()+"n", "notification", false
 	r := &results{world: w, events: queue.New(faulty, eo), other: queue.New(faulty, no)}
-	w.s.boxes = outboxes([]*queue.Queue{r.events, r.other})
+	w.s.o.Outboxes = OutboxesOf(r.events, r.other)
 	storetest.Must(t, r.events.Init(t.Context()))
 	storetest.Must(t, r.other.Init(t.Context()))
 	return r
@@ -164,7 +164,7 @@ func TestTheLastOfAGroupLeavesANote(t *testing.T) {
 			}
 			return queue.Result{Label: label}
 		})
-		found, err := r.s.readOutboxes(t.Context(), r.s.boxes, nil)
+		found, err := r.s.readOutboxes(t.Context(), r.s.o.Outboxes, nil)
 		storetest.Must(t, err)
 		notes := 0
 		for _, page := range found {
@@ -192,7 +192,7 @@ func TestH1_DeadLettersOfCallers(t *testing.T) {
 			return ""
 		}})
 		t.Cleanup(callers.Close)
-		w := setup(t, db, func(o *Options) { o.Sources = []*queue.Queue{callers.Letters()} })
+		w := setup(t, db, func(o *Options) { o.Outboxes = OutboxesOf(callers.Letters()) })
 		name := "q" + w.q.Name()
 		die := func() string {
 			_, _, err := callers.Enqueue(t.Context(), name, []api.JobRequest{{Type: "mail", MaxAttempts: new(int64(1))}}, api.Idempotency{})
@@ -230,7 +230,7 @@ func TestAnEventThatIsTooOldLeavesANote(t *testing.T) {
 	q := queue.New(db, o)
 	storetest.Must(t, q.Init(t.Context()))
 	r := &results{world: w, other: q}
-	w.s.boxes = outboxes([]*queue.Queue{q})
+	w.s.o.Outboxes = OutboxesOf(q)
 	id := queue.NewID(0, time.Now())
 	queuetest.MustEnqueue(t, q, queue.Job{ID: id, Fresh: true, Report: "Qtype"})
 	ctx, stop := context.WithCancel(t.Context())
@@ -243,9 +243,9 @@ func TestAnEventThatIsTooOldLeavesANote(t *testing.T) {
 	defer wg.Wait()
 	defer stop()
 	storetest.Eventually(t, soon, "it leaves a note", func() bool {
-		found, err := r.s.readOutboxes(t.Context(), w.s.boxes, nil)
+		found, err := r.s.readOutboxes(t.Context(), w.s.o.Outboxes, nil)
 		storetest.Must(t, err)
-		page := found[w.s.boxes[0]]
+		page := found[w.s.o.Outboxes[0]]
 		return len(page) == 1 && page[0].typ == noteEnded && page[0].key == id
 	})
 }

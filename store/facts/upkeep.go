@@ -40,8 +40,8 @@ func (s *Store) Trim(ctx context.Context) error {
 		cmds = append(cmds,
 			redis.NewIntCmd(ctx, "xtrim", s.lane(n), "minid", "~", oldest, "limit", trimStep), redis.NewIntCmd(ctx, "xtrim", s.lane(n), "maxlen", "~", s.o.Most, "limit", trimStep))
 	}
-	for _, o := range s.boxes {
-		cmds = append(cmds, redis.NewIntCmd(ctx, "xtrim", o.key, "maxlen", "~", s.o.Most, "limit", trimStep))
+	for _, o := range s.o.Outboxes {
+		cmds = append(cmds, redis.NewIntCmd(ctx, "xtrim", o.Key, "maxlen", "~", s.o.Most, "limit", trimStep))
 	}
 	_ = s.o.DB.Pipeline(ctx, redisdb.Write, cmds...) // each command has its error
 	return errors.Join(redisdb.FirstError(cmds), s.trimBytes(ctx))
@@ -103,8 +103,8 @@ func (s *Store) Kept(ctx context.Context) (k Kept, err error) {
 	for n := range s.Lanes() {
 		cmds = append(cmds, redis.NewIntCmd(ctx, "xlen", s.lane(n)), redis.NewXMessageSliceCmd(ctx, "xrange", s.lane(n), "-", "+", "COUNT", 1))
 	}
-	for _, o := range s.boxes {
-		cmds = append(cmds, redis.NewIntCmd(ctx, "xlen", o.key))
+	for _, o := range s.o.Outboxes {
+		cmds = append(cmds, redis.NewIntCmd(ctx, "xlen", o.Key))
 	}
 	if err := s.o.DB.Pipeline(ctx, redisdb.Read, cmds...); err != nil {
 		return k, fmt.Errorf("count facts: %w", err)

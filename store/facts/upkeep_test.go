@@ -104,7 +104,7 @@ func TestE6_FactsOfAnErasedUserGo(t *testing.T) {
 		if erased != 8 {
 			t.Errorf("%d facts were erased, want 8", erased)
 		}
-		storetest.Must(t, r.s.round(t.Context(), r.s.boxes))
+		storetest.Must(t, r.s.round(t.Context(), r.s.o.Outboxes))
 		facts, _, _ := r.mustReadAll("", 100)
 		if len(facts) != 8 {
 			t.Errorf("these are left: %v", facts)
