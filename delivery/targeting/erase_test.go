@@ -38,8 +38,8 @@ func (p *pipeline) namesOf(texts ...string) (keys []string) {
 	return keys
 }
 
-// eraseLate removes what the probe of a paused app, which was under way, may have told under the user's name. The operation waits
-// for it, and looks once more.
+// eraseLate removes what was told under the user's name, which the steps of devices, events and notifications leave: facts, and what
+// the probe of a paused app told that was under way. The operation waits for it, and looks once more.
 func (p *pipeline) eraseLate(o *record.Operation) {
 	p.Helper()
 	storetest.Must(p, p.facts.Sweep(p.Context()))
@@ -212,6 +212,7 @@ func TestE6_DeadLetters(t *testing.T) {
 			t.Errorf("left of %s: %+v, %v", q.Name(), left, err)
 		}
 	}
+	p.eraseLate(o)
 	storetest.Must(t, p.first.devices.Forget(t.Context(), erasedUser))
 	if keys := p.namesOf(erasedUser, secretText); len(keys) > 0 {
 		t.Errorf("keys %v", keys)
