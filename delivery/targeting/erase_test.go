@@ -42,6 +42,7 @@ func (p *pipeline) namesOf(texts ...string) (keys []string) {
 // the probe of a paused app told that was under way. The operation waits for it, and looks once more.
 func (p *pipeline) eraseLate(o *record.Operation) {
 	p.Helper()
+	p.erased = true
 	storetest.Must(p, p.facts.Sweep(p.Context()))
 	since, keys := time.UnixMilli(o.Since), p.namesOf(erasedUser)
 	storetest.Must(p, second(p.first.events.EraseFailures(p.Context(), erasedUser, since, keys)))

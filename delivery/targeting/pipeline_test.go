@@ -69,6 +69,7 @@ type pipeline struct {
 	posted    sync.Mutex
 	ids       []string // of the events that mustPost posted
 	facts     *facts.Store
+	erased    bool // facts of a user were erased
 }
 
 // postponing is a Sender that sends no notification at its first try. So the notification becomes a job of its own.
