@@ -1,11 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -87,16 +87,25 @@ func (w *world) buildRevision() string {
 	w.output(nil, "git", "archive", "--output="+tree+".tar", w.against)
 	w.output(nil, "tar", "-xf", tree+".tar", "-C", tree)
 	w.build(tree, to)
-	if config := got(os.ReadFile(filepath.Join(tree, "app", "config.go"))); !bytes.Contains(config, []byte(`= "push"`)) {
-		w.former = to
-	}
+	w.former, w.config = to, string(got(os.ReadFile(filepath.Join(tree, "app", "config.go"))))
 	return to
 }
 
 // pushRole is the setting of a process that only sends. Revisions before the role push had two roles for that.
 func (w *world) pushRole() string {
-	if w.program == w.former {
+	if w.program == w.former && !strings.Contains(w.config, `= "push"`) {
 		return "FANFARE_ROLES=targeting,delivery"
 	}
 	return "FANFARE_ROLES=push"
+}
+
+// known leaves out the variables that the program does not know, because they were made after its revision.
+func (w *world) known(env []string) []string {
+	if w.program != w.former {
+		return env
+	}
+	return slices.DeleteFunc(env, func(setting string) bool {
+		name, _, _ := strings.Cut(setting, "=")
+		return strings.HasPrefix(name, "FANFARE_") && !strings.Contains(w.config, `"`+name)
+	})
 }

@@ -93,7 +93,7 @@ func (w *world) stage(p plan) *stage {
 func (s *stage) join(env ...string) *process {
 	addr := s.freeAddr()
 	more := []string{"FANFARE_ADDR=" + addr, "FANFARE_LOG_LEVEL=error", "BENCH_PPROF_ADDR=" + s.pprof}
-	return s.serve("fanfare", addr, slices.Concat(more, s.env, env), s.program)
+	return s.serve("fanfare", addr, s.known(slices.Concat(more, s.env, env)), s.program)
 }
 
 // note counts an arrival and tells the caller that waits for it. If the stand-in refuses a request, the

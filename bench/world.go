@@ -29,7 +29,8 @@ type world struct {
 	fail    context.CancelCauseFunc
 	dir     string
 	program string // file of the program that is measured
-	former  string // file of a program that knows the former roles; "": there is none
+	former  string // file of the program to compare with; "": there is none
+	config  string // text that names the variables which that one knows
 	pprof   string // address of the profiler in each fanfare
 	ends    []func()
 }
