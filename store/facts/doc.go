@@ -4,7 +4,8 @@
 // # Lanes
 //
 // There are as many lanes as the queue of events has shards, and lane n is in the slot of shard n. A fact is in the lane of
-// its key: the shard of the event if the key is an event's id, otherwise the shard to which the queue routes the key. A fact's
+// its key: the shard of the event if the key is an event's id, otherwise the shard to which the queue routes the key. Facts of a
+// partition of a sale are all in the lane to which the queue routes the partition (OutboxOfSlot). A fact's
 // id is "<lane>-<ms>-<number>". The time never falls, even if a clock is set back, and the number rises by one with each
 // fact of the lane, so that a reader can tell how many it has missed.
 //
@@ -13,7 +14,8 @@
 // The script that makes a fact true appends it to the lane, if the lane is in the slot of the script. The script of another
 // slot leaves it in the outbox of that slot, and a relay moves it (relay.go). Processes look at all outboxes each second, and
 // at once at those in which they have left something. A lane remembers the last id that it got from each outbox: so two
-// relays at the same time, or a crash between the two slots, change nothing. Ids in an outbox begin with Redis' time: if a
+// relays at the same time, or a crash between the two slots, change nothing. Outboxes of sales come and go: a lane forgets one
+// after 30 days, and of one that it does not know it takes no fact that is older (Forget). Ids in an outbox begin with Redis' time: if a
 // replica that lost writes takes over with a clock that is behind by more than its absence, what it leaves until it has
 // caught up is not moved.
 //
@@ -30,7 +32,7 @@
 //
 //	facts               stream   the lane: t type, k key, a when in ms or '', d data   7 days, 1,000,000, 5 % of maxmemory in all lanes
 //	facts:last          string   id of the lane's last fact                             for ever
-//	facts:from          hash     outbox: the last id that was moved from it             for ever
+//	facts:from          hash     outbox: the last id that was moved from it             31 days after the last
 //	facts:done:<6 of id> hash    rest of an event's id: it was told that it is over     as long as the event's report
 //	facts:out           stream   the outbox, entries as in a lane                       until they are moved
 //	ff:facts            channel  there is something new in a lane

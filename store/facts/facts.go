@@ -22,8 +22,9 @@ import (
 var scripts embed.FS
 
 var (
-	moveScript = redisdb.MustScript(scripts, "lua/facts_move.lua")
-	doneScript = redisdb.MustScript(scripts, "lua/facts_done.lua")
+	moveScript   = redisdb.MustScript(scripts, "lua/facts_move.lua")
+	doneScript   = redisdb.MustScript(scripts, "lua/facts_done.lua")
+	forgetScript = redisdb.MustScript(scripts, "lua/facts_forget.lua")
 )
 
 // Options are what a Store works with. DB and Events are required.

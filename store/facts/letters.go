@@ -49,7 +49,7 @@ func (s *Store) describe(ctx context.Context, all []left) (first error) {
 	for i := range all {
 		l := &all[i]
 		if l.typ != noteDead {
-			l.lane, l.facts = s.o.Events.LaneOf(l.key), []fact{{l.typ, l.key, l.data}}
+			l.lane, l.facts = s.laneOf(l.box, l.key), []fact{{l.typ, l.key, l.data}}
 			continue
 		}
 		described, failed := l.box.queue.ToldLetter(l.box.shard, l.key, l.data)

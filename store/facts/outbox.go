@@ -20,11 +20,25 @@ type Outbox struct {
 
 	queue *queue.Queue // whose dead letters are told of in it; nil: none are
 	shard int
+	// together: all of its facts go to the lane of its name. Lanes remember each outbox that they got facts from, so one that comes
+	// and goes should have few.
+	together bool
+}
+
+// OutboxOfSlot is one whose facts all go to one lane. Of keys that have their facts in the same one, the order stays.
+func OutboxOfSlot(name, key string) Outbox { return Outbox{Name: name, Key: key, together: true} }
+
+// laneOf is the lane for the facts about a key that were left in an outbox.
+func (s *Store) laneOf(o Outbox, key string) int {
+	if o.together {
+		key = o.Name
+	}
+	return s.o.Events.LaneOf(key)
 }
 
 // OutboxOf is that of a shard of a queue.
 func OutboxOf(q *queue.Queue, shard int) Outbox {
-	return Outbox{q.Name() + "." + strconv.Itoa(shard), outboxKey(q, shard), q, shard}
+	return Outbox{Name: q.Name() + "." + strconv.Itoa(shard), Key: outboxKey(q, shard), queue: q, shard: shard}
 }
 
 // OutboxesOf are those of all shards of some queues.

@@ -214,7 +214,7 @@ func TestAnswersAreBounded(t *testing.T) {
 	w := setup(t, storetest.Open(t, "embedded"))
 	large := `"` + strings.Repeat("x", 400<<10) + `"`
 	for n := range 5 {
-		_, err := w.db.Eval(t.Context(), redisdb.Write, moveScript, w.s.keys(1), "large", fmt.Sprintf("%d-0", n+1), "a", "k", "", large)
+		_, err := w.db.Eval(t.Context(), redisdb.Write, moveScript, w.s.keys(1), "large", always, fmt.Sprintf("%d-0", n+1), "a", "k", "", large)
 		storetest.Must(t, err)
 	}
 	pages, after, read := 0, "", 0

@@ -53,7 +53,7 @@ func (s *Store) Run(ctx context.Context) error {
 		}
 		all := time.Since(swept) >= every
 		if all {
-			boxes, swept = s.o.Outboxes, time.Now()
+			boxes, swept = s.withAll(boxes), time.Now()
 		}
 		err := s.round(ctx, boxes)
 		if away := err != nil && ctx.Err() == nil; away && !heldUp || all && heldUp && !away { // only a look at all tells that it goes on
@@ -90,8 +90,17 @@ func (s *Store) takeDirty() []Outbox {
 	return boxes
 }
 
+// withAll adds to some outboxes those that are looked at again and again.
+func (s *Store) withAll(boxes []Outbox) []Outbox {
+	others := slices.DeleteFunc(boxes, func(o Outbox) bool { return slices.Contains(s.o.Outboxes, o) })
+	return append(others, s.o.Outboxes...)
+}
+
 // Sweep moves all that was left in outboxes, and tells which events are over, once through.
 func (s *Store) Sweep(ctx context.Context) error { return s.round(ctx, s.o.Outboxes) }
+
+// Move moves all that was left in an outbox. If there is very much, the rest is moved soon.
+func (s *Store) Move(ctx context.Context, o Outbox) error { return s.round(ctx, []Outbox{o}) }
 
 // round moves all that some outboxes have, and tells which events are over.
 func (s *Store) round(ctx context.Context, boxes []Outbox) error {
@@ -101,7 +110,7 @@ func (s *Store) round(ctx context.Context, boxes []Outbox) error {
 	m := &moving{s: s, stuck: map[way]bool{}, notes: map[string][]entry{}}
 	err := m.pass(ctx, boxes, nil)
 	if err = errors.Join(err, m.tellOver(ctx)); err != nil {
-		return err
+		return errors.Join(err, s.trimOutboxes(ctx, boxes))
 	}
 	for _, o := range m.left {
 		s.Left(o) // the next round goes on at once
@@ -225,7 +234,7 @@ func (m *moving) move(ctx context.Context, all []left) error {
 
 // moveArgs are the arguments of facts_move.lua.
 func moveArgs(o Outbox, all []left) []any {
-	args := []any{o.Name}
+	args := []any{o.Name, remembered.Milliseconds()}
 	for _, l := range all {
 		for _, f := range l.facts {
 			args = append(args, l.id, f.typ, f.key, l.at, f.data)

@@ -18,12 +18,21 @@ const (
 	trimEvery, trimStep = 10 * time.Second, 200_000
 	// unlimited is what all lanes may take of a Redis without maxmemory.
 	unlimited = 512 << 20
+	// forgetEvery is how often outboxes that are gone are forgotten, forgetLate how much later than could be, because the clocks of
+	// masters differ, and forgetPage about how many are read at once.
+	forgetEvery, forgetLate, forgetPage = time.Hour, 24 * time.Hour, 1000
 )
 
 // RunUpkeep drops facts that are too old or take too much room, until ctx ends.
 func (s *Store) RunUpkeep(ctx context.Context) error {
+	var forgot time.Time
 	for ctx.Err() == nil {
-		if err := s.Trim(ctx); err != nil && ctx.Err() == nil {
+		err := s.Trim(ctx)
+		if time.Since(forgot) >= forgetEvery {
+			forgot = time.Now()
+			err = errors.Join(err, s.Forget(ctx))
+		}
+		if err != nil && ctx.Err() == nil {
 			s.o.Logger.DebugContext(ctx, "old facts were not dropped", "error", err)
 		}
 		redisdb.Sleep(ctx, trimEvery)
@@ -40,11 +49,20 @@ func (s *Store) Trim(ctx context.Context) error {
 		cmds = append(cmds,
 			redis.NewIntCmd(ctx, "xtrim", s.lane(n), "minid", "~", oldest, "limit", trimStep), redis.NewIntCmd(ctx, "xtrim", s.lane(n), "maxlen", "~", s.o.Most, "limit", trimStep))
 	}
-	for _, o := range s.o.Outboxes {
+	_ = s.o.DB.Pipeline(ctx, redisdb.Write, cmds...) // each command has its error
+	return errors.Join(redisdb.FirstError(cmds), s.trimOutboxes(ctx, s.o.Outboxes), s.trimBytes(ctx))
+}
+
+// trimOutboxes drops the oldest facts of outboxes that have too many, because they cannot be moved.
+func (s *Store) trimOutboxes(ctx context.Context, boxes []Outbox) error {
+	var cmds []redis.Cmder
+	for _, o := range boxes {
 		cmds = append(cmds, redis.NewIntCmd(ctx, "xtrim", o.Key, "maxlen", "~", s.o.Most, "limit", trimStep))
 	}
-	_ = s.o.DB.Pipeline(ctx, redisdb.Write, cmds...) // each command has its error
-	return errors.Join(redisdb.FirstError(cmds), s.trimBytes(ctx))
+	if len(cmds) > 0 {
+		_ = s.o.DB.Pipeline(ctx, redisdb.Write, cmds...) // each command has its error
+	}
+	return redisdb.FirstError(cmds)
 }
 
 // trimBytes trims all lanes by the same part if they take more than their share of Redis' memory.

@@ -27,7 +27,7 @@ func TestH6_Retention(t *testing.T) {
 			w := setup(t, storetest.Open(t, storetest.Redis(t).URL()), change)
 			for n := range 4 {
 				w.mustTell("a", "begin", 1)
-				_, err := w.db.Eval(t.Context(), redisdb.Write, moveScript, w.s.keys(n), "large", "1-0", "a", "k", "", `"`+strings.Repeat("x", 3000)+`"`)
+				_, err := w.db.Eval(t.Context(), redisdb.Write, moveScript, w.s.keys(n), "large", always, "1-0", "a", "k", "", `"`+strings.Repeat("x", 3000)+`"`)
 				storetest.Must(t, err)
 			}
 			at := w.mustRead("", 1000)
@@ -80,7 +80,7 @@ func TestE6_FactsOfAnErasedUserGo(t *testing.T) {
 		tell := func(key, user string) {
 			t.Helper()
 			r.told++
-			_, err := db.Eval(t.Context(), redisdb.Write, moveScript, r.s.keys(r.q.LaneOf(key)), "test", fmt.Sprintf("%d-0", r.told), "a", key, "", `{"user":"`+user+`","reason":"ann"}`)
+			_, err := db.Eval(t.Context(), redisdb.Write, moveScript, r.s.keys(r.q.LaneOf(key)), "test", always, fmt.Sprintf("%d-0", r.told), "a", key, "", `{"user":"`+user+`","reason":"ann"}`)
 			storetest.Must(t, err)
 			r.mustLeave(1, "a", key, `{"user":"`+user+`"}`)
 		}

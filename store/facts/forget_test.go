@@ -1,0 +1,126 @@
+package facts
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"fanfare/store/redisdb"
+	"fanfare/store/storetest"
+)
+
+// Outboxes that come and go, such as those of sales, have their facts in one lane, which forgets them when they are so old that it
+// would take no fact of theirs. So nothing is told twice by that.
+func TestOutboxesAreForgotten(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+		r := setupRelay(t, db)
+		ctx, c := t.Context(), db.Client()
+		now := time.Now()
+		leave := func(box Outbox, key string, ago time.Duration) {
+			t.Helper()
+			id := fmt.Sprintf("%d-1", now.Add(-ago).UnixMilli())
+			storetest.Must(t, c.XAdd(ctx, &redis.XAddArgs{Stream: box.Key, ID: id, Values: []string{"t", "a", "k", key, "a", "", "d", "1"}}).Err())
+		}
+		var boxes []Outbox
+		for n := range 20 {
+			name := fmt.Sprintf("sale:%s:%d", r.q.Name(), n)
+			boxes = append(boxes, OutboxOfSlot(name, "ff:{"+name+"}:facts:out"))
+		}
+		const day = 24 * time.Hour
+		for n, box := range boxes {
+			leave(box, "gone", 31*day) // it may have been told
+			leave(box, "old", 29*day)
+			if n%2 == 0 {
+				leave(box, "new", 0)
+			}
+			storetest.Must(t, r.s.Move(ctx, box))
+			if n := c.XLen(ctx, box.Key).Val(); n != 0 {
+				t.Errorf("%s still has %d", box.Name, n)
+			}
+		}
+		told := map[string]int{}
+		facts, _, _ := r.mustReadAll("", 1000)
+		for _, f := range facts {
+			told[f.Key]++
+		}
+		if told["gone"] != 0 || told["old"] != 20 || told["new"] != 10 {
+			t.Errorf("told: %v", told)
+		}
+		known := func() (all, astray int) {
+			for n := range r.s.Lanes() {
+				for name := range c.HGetAll(ctx, r.s.from(n)).Val() {
+					if all++; r.q.LaneOf(name) != n {
+						astray++
+					}
+				}
+			}
+			return all, astray
+		}
+		storetest.Must(t, r.s.Forget(ctx))
+		if all, astray := known(); all != 20 || astray != 0 {
+			t.Errorf("%d outboxes are known, %d of them in other lanes", all, astray)
+		}
+		for n, box := range boxes { // as if those without a new fact had theirs some days before
+			if n%2 == 1 {
+				storetest.Must(t, c.HSet(ctx, r.s.from(r.q.LaneOf(box.Name)), box.Name, fmt.Sprintf("%d-1", now.Add(-32*day).UnixMilli())).Err())
+			}
+		}
+		storetest.Must(t, r.s.Forget(ctx))
+		if all, _ := known(); all != 10 {
+			t.Errorf("%d outboxes are known, want 10", all)
+		}
+	})
+}
+
+// E6: what the steps of sales have left about an erased user goes, too.
+func TestE6_WhatSalesHaveLeft(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+		r := setupRelay(t, db)
+		ctx, c := t.Context(), db.Client()
+		box := OutboxOfSlot("sale:"+r.q.Name()+":0", "ff:{sale:"+r.q.Name()+":0}:facts:out")
+		for n, user := range []string{"ann", "bob", "ann"} {
+			data := fmt.Sprintf(`{"sale":"ann","reservation":"r%d","user":%q,"lines":[]}`, n, user)
+			storetest.Must(t, c.XAdd(ctx, &redis.XAddArgs{Stream: box.Key, Values: []string{"t", "a", "k", "ann", "a", "", "d", data}}).Err())
+		}
+		if n, err := r.s.Erase(ctx, "ann", time.Now().Add(time.Second), []string{box.Key}); n != 2 || err != nil {
+			t.Errorf("%d were erased, %v", n, err)
+		}
+		storetest.Must(t, r.s.Move(ctx, box))
+		if facts, _, _ := r.mustReadAll("", 10); len(facts) != 1 || string(facts[0].Data) != `{"sale":"ann","reservation":"r1","user":"bob","lines":[]}` {
+			t.Errorf("these are left: %v", facts)
+		}
+	})
+}
+
+// What a sale leaves while its lane is away is kept up to the number of facts that an outbox may have.
+func TestOutboxesThatCannotBeMovedAreBounded(t *testing.T) {
+	t.Parallel()
+	db := storetest.Open(t, storetest.Redis(t).URL())
+	r := setupRelay(t, db)
+	ctx, c := t.Context(), db.Client()
+	box := OutboxOfSlot("sale:"+r.q.Name()+":0", "ff:{sale:"+r.q.Name()+":0}:facts:out")
+	for n := range 1000 {
+		storetest.Must(t, c.XAdd(ctx, &redis.XAddArgs{Stream: box.Key, Values: []string{"t", "a", "k", fmt.Sprint(n), "a", "", "d", "1"}}).Err())
+	}
+	away := r.relay(storetest.Faulty(t, db, func(name string, _ bool) error {
+		if name == "facts_move" {
+			return storetest.ErrCut
+		}
+		return nil
+	}))
+	away.o.Most = 300
+	if err := away.Move(ctx, box); err == nil {
+		t.Error("facts were moved to a lane that is away")
+	}
+	if n := c.XLen(ctx, box.Key).Val(); n < 300 || n > 500 {
+		t.Errorf("%d are left", n)
+	}
+	storetest.Must(t, r.s.Move(ctx, box))
+	if facts, _, _ := r.mustReadAll("", 1000); len(facts) < 300 || facts[len(facts)-1].Key != "999" {
+		t.Errorf("%d facts are told", len(facts))
+	}
+}
