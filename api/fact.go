@@ -10,10 +10,16 @@ const (
 	FactNotificationFailed = "notification.failed"
 	// FactDeadLetterCreated: a job was given up.
 	FactDeadLetterCreated = "dead_letter.created"
+	// FactOrderCreated: a reservation was sold, and its order is on record.
+	FactOrderCreated = "order.created"
+	// FactHoldExpired: a reservation was not confirmed in time.
+	FactHoldExpired = "hold.expired"
+	// FactStockBelow: not more units of a sku are available than its low_at.
+	FactStockBelow = "stock.below"
 )
 
 // FactTypes are all types of facts.
-var FactTypes = []string{FactEventDone, FactNotificationFailed, FactDeadLetterCreated}
+var FactTypes = []string{FactEventDone, FactNotificationFailed, FactDeadLetterCreated, FactOrderCreated, FactHoldExpired, FactStockBelow}
 
 const (
 	// DefaultFacts and MaxFacts are how many facts one answer has, by default and at most.

@@ -65,9 +65,11 @@ type SaleRequest struct {
 // SaleStock is one sku of a SaleRequest. Stock or Total is given, or both with the same number: the
 // units of the sku, including those that are held or sold. The other numbers have no effect.
 type SaleStock struct {
-	SKU       string `json:"sku" validate:"required,identifier" example:"sneaker:42"`
-	Stock     *int64 `json:"stock,omitempty" validate:"omitnil,min=0,max=9007199254740991" example:"100"`
-	Total     *int64 `json:"total,omitempty" validate:"omitnil,min=0,max=9007199254740991" example:"100"`
+	SKU   string `json:"sku" validate:"required,identifier" example:"sneaker:42"`
+	Stock *int64 `json:"stock,omitempty" validate:"omitnil,min=0,max=9007199254740991" example:"100"`
+	Total *int64 `json:"total,omitempty" validate:"omitnil,min=0,max=9007199254740991" example:"100"`
+	// LowAt is the number of available units at which the fact stock.below is told; absent: it is not.
+	LowAt     *int64 `json:"low_at,omitempty" validate:"omitnil,min=0,max=9007199254740991" extensions:"x-nullable" example:"10"`
 	Available int64  `json:"available,omitempty" example:"97"`
 	Held      int64  `json:"held,omitempty" example:"2"`
 	Sold      int64  `json:"sold,omitempty" example:"1"`
@@ -103,6 +105,8 @@ type SaleItem struct {
 	Available int64  `json:"available" example:"97"`
 	Held      int64  `json:"held" example:"2"`
 	Sold      int64  `json:"sold" example:"1"`
+	// LowAt is the number of available units at which the fact stock.below is told; null: it is not.
+	LowAt *int64 `json:"low_at" extensions:"x-nullable" example:"10"`
 }
 
 // ListedSale is a sale in a list. Its stock is in the answer of GET /v1/sales/{sale}.

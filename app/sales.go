@@ -1,7 +1,11 @@
 package app
 
 import (
+	"context"
+
+	"fanfare/store/facts"
 	"fanfare/store/sales"
+	"fanfare/store/stock"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -22,6 +26,13 @@ func (a *app) openSales() {
 	c := a.config
 	a.sales = sales.New(a.redis, a.record, a.jobQueue, sales.Options{
 		NoLocal: !bool(c.SaleLocal), MaxInFlight: c.SaleMaxInFlight, MinReplicas: c.SaleMinReplicas, Logger: a.log,
+		Facts: stock.Facts{
+			Tells: a.tells.On,
+			Left:  func(o stock.FactOutbox) { a.facts.Left(facts.OutboxOfSlot(o.Name, o.Key)) },
+			Move: func(ctx context.Context, o stock.FactOutbox) error {
+				return a.facts.Move(ctx, facts.OutboxOfSlot(o.Name, o.Key))
+			},
+		},
 		OnReserve: func(outcome string) { tries.WithLabelValues(outcome).Inc() },
 		OnRestore: func(outcome string) { restores.WithLabelValues(outcome).Inc() },
 	})

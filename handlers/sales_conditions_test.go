@@ -111,7 +111,7 @@ func TestS9_TheETagCoversWhatIsAvailable(t *testing.T) {
 
 	// Both tags are of version 1, and so is the sale that is replaced.
 	restocked := w.post(path+"/stock", `{"sku":"a","delta":1}`, "If-Match: "+second.header.Get("ETag"))
-	restocked.wants(t, 200, `{"sku":"a","total":10,"available":10,"held":0,"sold":0}`)
+	restocked.wants(t, 200, `{"sku":"a","total":10,"available":10,"held":0,"sold":0,"low_at":null}`)
 	if a := w.post(path+"/stock", `{"sku":"a","delta":1}`, "If-Match: "+first); a.status != 412 {
 		t.Errorf("%d %s", a.status, a.body)
 	}

@@ -19,10 +19,13 @@ func TestS18_PutTakesWhatGetGave(t *testing.T) {
 	eachSQL(t, func(t *testing.T, w *world) {
 		for i, settings := range []string{`"per_user_limit":null,"idle_ms":null`, `"per_user_limit":4,"hold_ms":0,"max_hold_ms":60000,"idle_ms":3600000`, `"partitions":3`} {
 			path := fmt.Sprintf("/v1/sales/s%d", i)
-			w.put(path, saleBody(`[{"sku":"a","stock":9},{"sku":"b","total":0}]`, settings))
+			w.put(path, saleBody(`[{"sku":"a","stock":9,"low_at":3},{"sku":"b","total":0}]`, settings))
 			w.post(path+"/reservations", `{"user":"u","lines":[{"sku":"a","quantity":2}]}`)
 			w.post(path+"/stock", `{"sku":"a","delta":1}`)
 			read := w.get(path)
+			if !strings.Contains(read.body, `"low_at":3}`) || !strings.Contains(read.body, `"low_at":null}`) {
+				t.Errorf("it shows %s", read.body)
+			}
 			for _, match := range []string{"", "If-Match: *", "If-Match: " + read.header.Get("ETag")} {
 				again := call{method: "PUT", path: path, body: read.body}
 				if match != "" {
@@ -49,7 +52,7 @@ func TestS18_ASaleShowsAllItsSettings(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	want := func(limit, hold, longest, idle, partitions, more string) string {
-		return `{"id":"s","state":"open","items":[{"sku":"a","total":1,"available":1,"held":0,"sold":0}],"starts_at":"*","ends_at":"*","per_user_limit":` +
+		return `{"id":"s","state":"open","items":[{"sku":"a","total":1,"available":1,"held":0,"sold":0,"low_at":null}],"starts_at":"*","ends_at":"*","per_user_limit":` +
 			limit + `,"hold_ms":` + hold + `,"max_hold_ms":` + longest + `,"idle_ms":` + idle + `,"partitions":` + partitions + `,"version":1` + more + `}`
 	}
 	for name, c := range map[string]struct{ settings, want string }{

@@ -51,8 +51,8 @@ func TestSale(t *testing.T) {
 	w.workSales()
 	body := saleBody(`[{"sku":"shoe","stock":3},{"sku":"hat","stock":2}]`, `"per_user_limit":4`, `"hold_ms":60000`)
 	sale := func(state, shoe, hat, version string) string {
-		return `{"id":"spring","state":"` + state + `","items":[{"sku":"shoe",` + shoe + `},{"sku":"hat",` + hat +
-			`}],"starts_at":"*","ends_at":"*","per_user_limit":4,"hold_ms":60000,"max_hold_ms":null,"idle_ms":null,"partitions":1,"version":` + version + `}`
+		return `{"id":"spring","state":"` + state + `","items":[{"sku":"shoe",` + shoe + `,"low_at":null},{"sku":"hat",` + hat +
+			`,"low_at":null}],"starts_at":"*","ends_at":"*","per_user_limit":4,"hold_ms":60000,"max_hold_ms":null,"idle_ms":null,"partitions":1,"version":` + version + `}`
 	}
 	const full, three = `"total":3,"available":3,"held":0,"sold":0`, `"total":2,"available":2,"held":0,"sold":0`
 
@@ -96,7 +96,7 @@ func TestSale(t *testing.T) {
 	}
 	w.post("/v1/sales/spring/reservations/"+two.member(t, "id")+"/confirm", "").wants(t, 409, problem(api.CodeNotHeld, "*", `"state":"released"`))
 	stock := w.post("/v1/sales/spring/stock", `{"sku":"hat","delta":5}`)
-	stock.wants(t, 200, `{"sku":"hat","total":7,"available":5,"held":0,"sold":2}`)
+	stock.wants(t, 200, `{"sku":"hat","total":7,"available":5,"held":0,"sold":2,"low_at":null}`)
 	wantHeader(t, stock, "ETag", `"2"`)
 	w.post("/v1/sales/spring/stock", `{"sku":"hat","delta":-6}`).wants(t, 409, problem(api.CodeBounds, "*"))
 	w.get("/v1/sales/spring").wants(t, 200, sale("open", `"total":3,"available":2,"held":0,"sold":1`, `"total":7,"available":5,"held":0,"sold":2`, "2"))
@@ -195,7 +195,7 @@ func TestS9_CompareAndSet(t *testing.T) {
 	w := setup(t)
 	body := func(stock int) string { return saleBody(fmt.Sprintf(`[{"sku":"a","stock":%d}]`, stock)) }
 	present := func(stock, version int) string {
-		return fmt.Sprintf(`{"id":"s","state":"open","items":[{"sku":"a","total":%d,"available":%d,"held":0,"sold":0}],"starts_at":"*","ends_at":"*","per_user_limit":null,"hold_ms":600000,"max_hold_ms":null,"idle_ms":null,"partitions":1,"version":%d}`, stock, stock, version)
+		return fmt.Sprintf(`{"id":"s","state":"open","items":[{"sku":"a","total":%d,"available":%d,"held":0,"sold":0,"low_at":null}],"starts_at":"*","ends_at":"*","per_user_limit":null,"hold_ms":600000,"max_hold_ms":null,"idle_ms":null,"partitions":1,"version":%d}`, stock, stock, version)
 	}
 	refused := func(stock, version int) string {
 		return problem(api.CodeVersionMismatch, "*", fmt.Sprintf(`"version":%d,"sale":%s`, version, present(stock, version)))
@@ -220,12 +220,12 @@ func TestS9_CompareAndSet(t *testing.T) {
 	w.do(post(path+"/stock", `{"sku":"a","delta":1}`).with(`If-Match: "2"`)).wants(t, 412, refused(7, 3))
 	w.do(post(path+"/stock", `{"sku":"a","delta":1}`).with(`If-None-Match: *`)).wants(t, 412, refused(7, 3))
 	w.do(post("/v1/sales/none/stock", `{"sku":"a","delta":1}`).with(`If-Match: *`)).wants(t, 404, problem(api.CodeSaleNotFound, "there is no such sale"))
-	w.do(post(path+"/stock", `{"sku":"a","delta":1}`).with(`If-Match: "3"`)).wants(t, 200, `{"sku":"a","total":8,"available":8,"held":0,"sold":0}`)
+	w.do(post(path+"/stock", `{"sku":"a","delta":1}`).with(`If-Match: "3"`)).wants(t, 200, `{"sku":"a","total":8,"available":8,"held":0,"sold":0,"low_at":null}`)
 	w.do(put(path, saleBody(`[{"sku":"b","stock":1}]`)).with(`If-Match: *`)).wants(t, 409, problem(api.CodeBounds, "*"))
 	w.do(put(path, saleBody(`[{"sku":"a","stock":8}]`, `"partitions":2`)).with(`If-Match: *`)).wants(t, 409, problem(api.CodeBounds, "*"))
 	w.post(path+"/reservations", `{"user":"u","lines":[{"sku":"a","quantity":3}]}`)
 	w.do(put(path, body(2)).with(`If-Match: *`)).wants(t, 409, problem(api.CodeBounds, "*"))
-	w.do(put(path, body(3)).with(`If-Match: "4"`)).wants(t, 200, `{"id":"s","state":"sold_out","items":[{"sku":"a","total":3,"available":0,"held":3,"sold":0}],"starts_at":"*","ends_at":"*","per_user_limit":null,"hold_ms":600000,"max_hold_ms":null,"idle_ms":null,"partitions":1,"version":5}`)
+	w.do(put(path, body(3)).with(`If-Match: "4"`)).wants(t, 200, `{"id":"s","state":"sold_out","items":[{"sku":"a","total":3,"available":0,"held":3,"sold":0,"low_at":null}],"starts_at":"*","ends_at":"*","per_user_limit":null,"hold_ms":600000,"max_hold_ms":null,"idle_ms":null,"partitions":1,"version":5}`)
 	t.Run("of two writers one wins", func(t *testing.T) {
 		t.Parallel()
 		w.put("/v1/sales/race", body(1))
@@ -267,7 +267,7 @@ func TestSaleIdempotency(t *testing.T) {
 
 	for i, replayed := range []string{"", "true"} {
 		a := w.post("/v1/sales/s/stock", `{"sku":"a","delta":4}`, key)
-		a.wants(t, 200, `{"sku":"a","total":13,"available":9,"held":2,"sold":2}`)
+		a.wants(t, 200, `{"sku":"a","total":13,"available":9,"held":2,"sold":2,"low_at":null}`)
 		wantHeader(t, a, "Idempotent-Replayed", replayed)
 		if t.Failed() {
 			t.Fatalf("try %d", i)
@@ -446,6 +446,7 @@ func TestBadSales(t *testing.T) {
 		{"a list after no sale", get("/v1/sales?cursor=MXt9"), 422, broken("cursor", "cursor", "is not a cursor that a list gave as next")},
 		{"negative stock", sale(`{"items":[{"sku":"a","stock":-1}],` + times + `}`), 422, broken("items[0].stock", "min", "must be at least 0")},
 		{"stock above 2^53 - 1", sale(`{"items":[{"sku":"a","stock":9007199254740992}],` + times + `}`), 422, broken("items[0].stock", "max", "must be at most 9007199254740991")},
+		{"a negative low_at", sale(`{"items":[{"sku":"a","stock":1,"low_at":-1}],` + times + `}`), 422, broken("items[0].low_at", "min", "must be at least 0")},
 		{"stock of 1.5", sale(`{"items":[{"sku":"a","stock":1.5}],` + times + `}`), 400, badJSON("items[0].stock", "must be an integer, not the number 1.5")},
 		{"no start", sale(`{` + items + `,"ends_at":"2026-01-02T00:00:00Z"}`), 422, broken("starts_at", "required", "is required")},
 		{"an end before the start", sale(`{` + items + `,"starts_at":"2026-01-02T00:00:00Z","ends_at":"2026-01-01T00:00:00Z"}`), 422, broken("ends_at", "after", "must be after starts_at")},

@@ -22,6 +22,7 @@ type NewSale struct {
 type Stock struct {
 	SKU   string `json:"sku"`
 	Stock int64  `json:"stock"`
+	LowAt *int64 `json:"low_at,omitempty"` // available units at which the fact stock.below is told; absent: none
 }
 
 // Sale is a sale as it stands.
@@ -46,6 +47,7 @@ type SaleStock struct {
 	Available int64  `json:"available"`
 	Held      int64  `json:"held"`
 	Sold      int64  `json:"sold"`
+	LowAt     *int64 `json:"low_at"`
 }
 
 // Line is some units of a sku.

@@ -84,7 +84,7 @@ var facts = map[api.Code]map[string]any{
 }
 
 var saleExample = map[string]any{
-	"id": "spring", "state": "open", "items": []any{map[string]any{"sku": "sneaker:42", "total": 150, "available": 147, "held": 2, "sold": 1}},
+	"id": "spring", "state": "open", "items": []any{map[string]any{"sku": "sneaker:42", "total": 150, "available": 147, "held": 2, "sold": 1, "low_at": nil}},
 	"starts_at": "2026-01-01T00:00:00.000Z", "ends_at": "2126-01-01T00:00:00.000Z", "per_user_limit": 2, "hold_ms": 600000, "max_hold_ms": nil, "idle_ms": nil, "partitions": 1, "version": 2,
 }
 

@@ -34,6 +34,7 @@ type Sale struct {
 type SaleItem struct {
 	SKU   string `json:"sku"`
 	Total int64  `json:"total"`
+	LowAt *int64 `json:"low_at,omitempty"`
 }
 
 const saleColumns = "id, version, starts_at, ends_at, per_user_limit, hold_ms, max_hold_ms, idle_ms, partitions, loading"

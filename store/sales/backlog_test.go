@@ -52,7 +52,7 @@ func TestS13_OneSweepFindsAllThatWaits(t *testing.T) {
 	storetest.Must(t, err)
 	for _, gone := range []int{0, 3} {
 		for _, o := range first[:gone] {
-			_, err := p.live.OrdersRecorded(t.Context(), s.sale, o.Reservation)
+			_, err := p.live.OrdersRecorded(t.Context(), s.sale, o)
 			storetest.Must(t, err)
 		}
 		rest, err := p.live.WaitingOrders(t.Context(), ref, first[2], waiting)

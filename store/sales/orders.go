@@ -203,11 +203,7 @@ func (s *Store) writeOrders(ctx context.Context, orders []record.Order) error {
 // does not have: the order was written while another process was reading the sale's orders from
 // the record.
 func (s *Store) acknowledge(ctx context.Context, sale string, orders []record.Order) error {
-	ids := make([]string, len(orders))
-	for i, o := range orders {
-		ids[i] = o.Reservation
-	}
-	known, err := s.live.OrdersRecorded(ctx, sale, ids...)
+	known, err := s.live.OrdersRecorded(ctx, sale, ordersOf(orders)...)
 	if err == nil && known < len(orders) {
 		_, err = s.live.RestoreOrders(ctx, sale, ordersOf(orders))
 	}

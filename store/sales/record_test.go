@@ -28,7 +28,7 @@ func TestS9_TheRecordFollowsTheScript(t *testing.T) {
 		}
 		return *r
 	}
-	if r := onRecord(); r.Version != 1 || fmt.Sprint(r.Items) != "[{s 5}]" {
+	if r := onRecord(); r.Version != 1 || fmt.Sprint(r.Items) != "[{s 5 <nil>}]" {
 		t.Fatalf("after the answer the record says %+v", r)
 	}
 	line.Cut()
@@ -49,7 +49,7 @@ func TestS9_TheRecordFollowsTheScript(t *testing.T) {
 	other.work(other.Sweep)
 	storetest.Eventually(t, patience, "the record has version 3", func() bool {
 		r := onRecord()
-		return r.Version == 3 && fmt.Sprint(r.Items) == "[{s 9}]"
+		return r.Version == 3 && fmt.Sprint(r.Items) == "[{s 9 <nil>}]"
 	})
 	if _, open, err := p.live.UnrecordedSettings(t.Context(), s.sale); open || err != nil {
 		storetest.Eventually(t, patience, "the outbox is empty", func() bool {

@@ -40,6 +40,8 @@ type Options struct {
 	// SweepAge is how old a waiting order must be before the sweeper assumes that its job
 	// was never enqueued; default 1 s.
 	SweepAge time.Duration
+	// Facts are how facts about sales are told; default: none are.
+	Facts stock.Facts
 	// Logger receives failures, all of which are retried; nil: discarded.
 	Logger *slog.Logger
 }
@@ -85,7 +87,7 @@ func New(db *redisdb.DB, rec *record.DB, jobs *queue.Queue, o Options) *Store {
 	s := &Store{db: db, rec: rec, jobs: jobs, o: o, relay: make(chan stock.Order, relayLength), limiter: userLimiter{began: time.Now()}}
 	s.cache = newCache(!o.NoLocal)
 	s.locker = lock.New(db, lock.Options{Name: restoreLock, Lease: restoreLease, Retention: time.Minute, MaxAttempts: 1 << 30})
-	options := stock.Options{Logger: o.Logger, MinReplicas: o.MinReplicas, OnSwept: s.onSwept, OnStale: s.onStale}
+	options := stock.Options{Logger: o.Logger, MinReplicas: o.MinReplicas, OnSwept: s.onSwept, OnStale: s.onStale, Facts: o.Facts}
 	options.OnCompare = func(ctx context.Context, sale string, since int64) error {
 		_, err := s.restoreOrders(ctx, sale, since)
 		return err

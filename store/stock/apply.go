@@ -14,7 +14,7 @@ import (
 
 // settingsArgs writes settings as lua/part_settings.lua reads them.
 func settingsArgs(s Settings) []any {
-	args := []any{s.StartsAt, s.EndsAt, s.PerUserLimit, s.HoldMS, s.IdleMS, s.Partitions, s.MaxHoldMS}
+	args := []any{s.StartsAt, s.EndsAt, s.PerUserLimit, s.HoldMS, s.IdleMS, s.Partitions, s.MaxHoldMS, lowsText(s.Items)}
 	for _, item := range s.Items {
 		args = append(args, item.SKU, item.Total)
 	}

@@ -3,10 +3,12 @@ package stock
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"fanfare/api"
 	"fanfare/store/redisdb"
 )
 
@@ -38,25 +40,59 @@ type call struct {
 // script runs share the next run.
 type crowd = redisdb.Crowd[*call]
 
-// newCrowd makes the crowd of a script, with the arguments before the callers'.
-func (b *base) newCrowd(p *partition, script *redisdb.Script, common ...any) *crowd {
+// crowdScript is the script of a crowd, with the arguments before the callers'.
+type crowdScript struct {
+	*redisdb.Script
+	common []any
+	told   int // which value for all callers is how many facts were left; 0: none
+}
+
+// reserveScript is the script of reservations.
+func (b *base) reserveScript(partitions int) crowdScript {
+	common := []any{b.o.RunID, partitions, api.IdempotencyTTL.Milliseconds(), dueAtOnce}
+	what := b.told()
+	if partitions > 1 {
+		what = strings.TrimSuffix(what, "b") // none of them knows
+	}
+	if what != "" {
+		return crowdScript{b.scripts.reserveTold, append(common, what), 3}
+	}
+	return crowdScript{b.scripts.reserve, common, 0}
+}
+
+// endScript is the script of confirmations, releases and extensions.
+func (b *base) endScript() crowdScript {
+	common := []any{b.o.RunID, api.IdempotencyTTL.Milliseconds()}
+	if what := b.told(); what != "" {
+		return crowdScript{b.scripts.endTold, append(common, what), 1}
+	}
+	return crowdScript{b.scripts.end, common, 0}
+}
+
+// newCrowd makes the crowd of a script, which is asked for at each run.
+func (b *base) newCrowd(p *partition, script func() crowdScript) *crowd {
 	return redisdb.NewCrowd(b.db, maxReplicaWait, func(ctx context.Context, calls []*call) {
-		cmd := crowdCmd(ctx, p, script, common, calls)
-		handOut(script, cmd, b.write(ctx, cmd), calls)
+		s := script()
+		cmd := s.cmd(ctx, p, calls)
+		handOut(s.Script, cmd, b.write(ctx, cmd), calls)
+		if s.told > 0 {
+			all, _ := redisdb.ListOf(cmd)
+			b.left(p, redisdb.NumberAt(redisdb.ListAt(all, 1), s.told))
+		}
 	})
 }
 
-// crowdCmd is the script's command for all these callers.
-func crowdCmd(ctx context.Context, p *partition, script *redisdb.Script, common []any, calls []*call) *redis.Cmd {
+// cmd is the script's command for all these callers.
+func (s crowdScript) cmd(ctx context.Context, p *partition, calls []*call) *redis.Cmd {
 	keys := p.core(p.orders)
-	args := append(make([]any, 0, len(common)+callerArgs*len(calls)), common...)
+	args := append(make([]any, 0, len(s.common)+callerArgs*len(calls)), s.common...)
 	for _, c := range calls {
 		args = append(args, c.args[:]...)
 		if c.once != "" {
 			keys = append(keys, c.once)
 		}
 	}
-	return script.Cmd(ctx, keys, args...)
+	return s.Cmd(ctx, keys, args...)
 }
 
 // handOut gives each caller its answer. When too few replicas acknowledged the script, only

@@ -58,7 +58,7 @@ func (w *liveWorld) reserveCall(user string) *call {
 // mustServe runs one script for all calls, each of which gets what it asks for.
 func (w *liveWorld) mustServe(calls []*call) {
 	p := newPartition(w.sale, 0)
-	cmd := crowdCmd(context.Background(), p, w.scripts.reserve, []any{w.o.RunID, 1, api.IdempotencyTTL.Milliseconds(), dueAtOnce}, calls)
+	cmd := w.reserveScript(1).cmd(context.Background(), p, calls)
 	handOut(w.scripts.reserve, cmd, w.db.Share(context.Background(), redisdb.Write, cmd), calls)
 	for _, c := range calls {
 		if c.err != nil || c.status != answerDone {

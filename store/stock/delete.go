@@ -3,6 +3,7 @@ package stock
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/redis/go-redis/v9"
 
@@ -68,7 +69,7 @@ func (e *editor) BeginDelete(ctx context.Context, sale string, m Match) (Deletio
 // closePartition closes one partition, and notes in d what its script answers.
 func (e *editor) closePartition(ctx context.Context, p *partition, d *Deletion, m Match, used int64) (status int64, err error) {
 	for range changeTries {
-		cmd := e.scripts.close.Cmd(ctx, p.core(p.orders), e.o.RunID, d.Name, flag(p.index == 0), redisdb.MatchText(m), used, sweptAtOnce)
+		cmd := e.scripts.close.Cmd(ctx, p.core(p.orders), e.o.RunID, d.Name, flag(p.index == 0), redisdb.MatchText(m), used, sweptAtOnce, e.told())
 		v, err := e.db.List(ctx, redisdb.Write, cmd)
 		if err != nil {
 			return 0, err
@@ -114,7 +115,7 @@ func (e *editor) CancelDelete(ctx context.Context, d Deletion) error {
 }
 
 // FinishDelete removes what Redis has of a sale that is not on record any more, unless it comes from
-// another load. ChangesChannel gets Deleted.
+// another load. ChangesChannel gets Deleted. Facts that its steps have left are moved before.
 func (e *editor) FinishDelete(ctx context.Context, sale, loading string) error {
 	defer e.known.Delete(sale)
 	return e.leaveAfter(ctx, sale, func() (bool, error) { return e.remove(ctx, sale, true, loading) })
@@ -130,21 +131,53 @@ func (e *editor) remove(ctx context.Context, sale string, remove bool, from stri
 	if err != nil {
 		return false, err
 	}
-	cmds := make([]redis.Cmder, len(parts))
-	for i, p := range parts {
-		channel := ""
-		if remove && i == 0 {
-			channel = ChangesChannel(sale)
-		}
-		cmds[i] = e.scripts.remove.Cmd(ctx, p.all(), flag(remove), from, channel)
+	channel := ""
+	if remove {
+		channel = ChangesChannel(sale)
 	}
-	if err := e.db.Do(ctx, redisdb.Write, cmds[1:]...); err != nil {
+	if err := e.removeAll(ctx, parts[1:], flag(remove), from, ""); err != nil {
 		return false, err
 	}
-	if err := e.db.Do(ctx, redisdb.Write, cmds[0]); err != nil {
+	if err := e.removeAll(ctx, parts[:1], flag(remove), from, channel); err != nil {
 		return false, err
 	}
 	return e.absent(ctx, parts[0])
+}
+
+const (
+	// removeFacts is sale_remove.lua's answer while facts are left.
+	removeFacts = 2
+	// removeTries bounds how often facts are moved before a partition is removed. Each move takes thousands, and no step of a
+	// deleted sale leaves more.
+	removeTries = 1000
+)
+
+// removeAll runs lua/sale_remove.lua in some partitions, and moves the facts that were left there.
+func (e *editor) removeAll(ctx context.Context, parts []*partition, args ...any) error {
+	for range removeTries {
+		cmds := make([]redis.Cmder, len(parts))
+		for i, p := range parts {
+			cmds[i] = e.scripts.remove.Cmd(ctx, p.all(), args...)
+		}
+		if err := e.db.Do(ctx, redisdb.Write, cmds...); err != nil {
+			return err
+		}
+		var left []*partition
+		for i, p := range parts {
+			if n, _ := cmds[i].(*redis.Cmd).Int64(); n == removeFacts {
+				left = append(left, p)
+			}
+		}
+		for _, p := range left {
+			if err := e.o.Facts.Move(ctx, p.factOutbox()); err != nil {
+				return fmt.Errorf("move the facts of sale %s: %w", p.sale, err)
+			}
+		}
+		if parts = left; len(parts) == 0 {
+			return nil
+		}
+	}
+	return errMoving()
 }
 
 // absent reports whether a partition has no keys.

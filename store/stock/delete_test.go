@@ -110,7 +110,7 @@ func TestS20_EachPartitionIsAsked(t *testing.T) {
 			if e.Order != nil {
 				_, err = twice.BeginDelete(t.Context(), w.sale, Match{})
 				storetest.WantCode(t, err, api.CodeOwed)
-				_, err = w.OrdersRecorded(t.Context(), w.sale, held.ID)
+				_, err = w.OrdersRecorded(t.Context(), w.sale, *e.Order)
 				storetest.Must(t, err)
 			}
 			d, err := twice.BeginDelete(t.Context(), w.sale, Match{Version: 2})

@@ -37,6 +37,7 @@
 //	ff:{sale:<sale>:<n>}:orders         zset     see below       sold reservation that is not on record yet -> when, ms
 //	ff:{sale:<sale>:<n>}:out            hash     see below       transfer on its way -> "<since>|<to>|<lines>"
 //	ff:{sale:<sale>:<n>}:seen           set      see below       transfers that have arrived
+//	ff:{sale:<sale>:<n>}:facts:out      stream   see below       facts that were left and not moved yet (store/facts)
 //	ff:{sale:<sale>:0}:totals           hash     see below       sku -> total
 //	ff:{sale:<sale>:<n>}:once:<hash>    string   24 h or 1 min   idempotency record, or answer to one request
 //	ff:{sale:<sale>:<n>}:wait           string   1 min           mark before WAIT
@@ -61,7 +62,7 @@
 // The fields of the hash sale:
 //
 //	version     rises with each change of the settings or totals
-//	starts, ends, limit, hold, idle, partitions, max_hold, skus    the settings
+//	starts, ends, limit, hold, idle, partitions, max_hold, lows, skus    the settings; lows is "<sku>=<low_at>,...", or 0
 //	terms       the first six of them in one text, for a quick read
 //	run_id      the run of the server that the partition belongs to, see ErrStaleRun; "?" after
 //	            the record refused a change, see Disown
@@ -84,6 +85,14 @@
 //	spread      the version that all partitions have
 //	made        set once all partitions were made
 //	balances    counts the corrections by Load
+//	low         of a sale with several partitions: "<number of the change> <sku>,...", the skus of which it was told last
+//	            that they are low (low.go)
+//
+// Facts (store/facts) are left in the outbox of the partition by the step that makes them true: hold.expired by the script that
+// finds that a hold is over, order.created by the one that takes an order off the list of those that are not on record, or that
+// brings back an order which Redis lost, and stock.below by the one that takes units. low.go tells what is different with several
+// partitions. A partition is not removed while there are facts in its outbox. With no type turned on, no script of a reservation has
+// more to do.
 //
 // If neither moves nor returns of any partition changed between two reads of all of them, and
 // nothing was on its way, the numbers read are proof of a shortage.

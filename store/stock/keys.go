@@ -37,6 +37,7 @@ type partition struct {
 	settings, stock, reservations, due string // reservations is the ledger
 	orders, totals, out, seen          string
 	restocks                           string // of the first partition
+	facts                              string // the outbox of facts
 
 	// Of a partition that this process works on:
 	reserves, ends *crowd
@@ -51,7 +52,7 @@ func newPartition(sale string, index int) *partition {
 		sale: sale, index: index, prefix: p,
 		settings: p + "sale", stock: p + "stock", reservations: p + "book", due: p + "due",
 		orders: p + "orders", totals: p + "totals", out: p + "out", seen: p + "seen",
-		restocks: p + "restocks",
+		restocks: p + "restocks", facts: p + "facts:out",
 	}
 }
 
@@ -63,9 +64,9 @@ func (p *partition) core(more ...string) []string {
 	return append([]string{p.settings, p.stock, p.reservations, p.due}, more...)
 }
 
-// all are the keys of the partition that have no lifetime, the settings first.
+// all are the keys of the partition that have no lifetime, the settings first and the outbox of facts last.
 func (p *partition) all() []string {
-	return p.core(p.orders, p.out, p.seen, p.totals, p.restocks)
+	return p.core(p.orders, p.out, p.seen, p.totals, p.restocks, p.facts)
 }
 
 // once is the key of a request's idempotency record, by the hash of the request's name.

@@ -39,6 +39,8 @@ type Options struct {
 	// orders sold since then may have gone on record through another Redis. All three
 	// functions may be called for several sales at the same time, and repeatedly.
 	OnCompare func(ctx context.Context, sale string, since int64) error
+	// Facts are how facts are told; default: none are.
+	Facts Facts
 }
 
 // ServerRunID stands for the run of the server that runs a script. The script asks its server,
@@ -127,6 +129,7 @@ var (
 func New(db *redisdb.DB, o Options) *Live {
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	o.SweepEvery = cmp.Or(o.SweepEvery, 250*time.Millisecond)
+	o.Facts = o.Facts.withDefaults()
 	if o.OnSwept == nil {
 		o.OnSwept = func(context.Context, Swept) {}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"fanfare/api"
 	"fanfare/store/redisdb"
 )
 
@@ -71,13 +72,14 @@ func (l *loader) balanceStock(ctx context.Context, parts []*partition) error {
 		if len(args) == 1 {
 			return nil
 		}
-		cmd := l.scripts.balance.Cmd(ctx, parts[0].core(), args...)
+		cmd := l.scripts.balance.Cmd(ctx, parts[0].core(), slices.Insert(args, 1, any(l.told()))...)
 		if err := l.db.Share(ctx, redisdb.Write, cmd); err != nil {
 			return err
 		}
 		if _, err := single(l.scripts.balance, cmd); err != nil {
 			return err
 		}
+		l.mayHaveLeft(parts[0])
 	}
 	return errMoving()
 }
@@ -115,22 +117,31 @@ func (l *loader) RestoreOrders(ctx context.Context, sale string, orders []Order)
 	for len(orders) > 0 {
 		some := orders[:min(len(orders), restoredAtOnce)]
 		orders = orders[len(some):]
-		cmds := make([]redis.Cmder, 0, len(some))
+		cmds, of := make([]redis.Cmder, 0, len(some)), make([]*partition, 0, len(some))
 		for _, o := range some {
 			if p, ok := partitionWith(parts, o.Reservation); ok {
-				cmds = append(cmds, l.scripts.restore.Cmd(ctx, p.core(), o.Reservation, o.User, o.CreatedAt, linesText(o.Lines)))
+				cmds, of = append(cmds, l.restoreCmd(ctx, p, o)), append(of, p)
 			}
 		}
 		if err := l.db.Do(ctx, redisdb.Write, cmds...); err != nil {
 			return restored, err
 		}
-		for _, cmd := range cmds {
+		for i, cmd := range cmds {
 			if status, _ := cmd.(*redis.Cmd).Int(); status == orderRestored {
 				restored++
+				l.mayHaveLeft(of[i])
 			}
 		}
 	}
 	return restored, nil
+}
+
+func (l *loader) restoreCmd(ctx context.Context, p *partition, o Order) *redis.Cmd {
+	data := []byte{}
+	if l.o.Facts.Tells(api.FactOrderCreated) {
+		data = orderData(o)
+	}
+	return l.scripts.restore.Cmd(ctx, p.core(), o.Reservation, o.User, o.CreatedAt, linesText(o.Lines), l.told(), data)
 }
 
 // orderRestored is order_restore.lua's answer for a reservation that was not sold before.

@@ -74,7 +74,7 @@ func TestS17_OrdersOfASaleMadeWithMorePartitions(t *testing.T) {
 			if got.State != api.ReservationSold {
 				t.Errorf("%s is %s", o.Reservation, got.State)
 			}
-			known, err := w.OrdersRecorded(t.Context(), w.sale, o.Reservation)
+			known, err := w.OrdersRecorded(t.Context(), w.sale, o)
 			if err != nil || known != 1 {
 				t.Errorf("%s is known %d times, %v", o.Reservation, known, err)
 			}

@@ -18,6 +18,7 @@ type finding struct {
 	*partition
 	answer sweepAnswer
 	owes   bool // maintain has something to do
+	looks  bool // maintain looks for skus that are low
 }
 
 // maintainedAtOnce is how many partitions are maintained at the same time.
@@ -123,6 +124,11 @@ func (sw *sweeper) maintain(ctx context.Context, f finding) error {
 	}
 	if f.index > 0 {
 		return nil
+	}
+	if f.looks {
+		if err := sw.mover.tellLow(ctx, parts); err != nil {
+			return err
+		}
 	}
 	if len(parts) > 1 && f.answer.spread < f.answer.version {
 		return sw.editor.finishChange(ctx, f.sale, len(parts), false)

@@ -8,7 +8,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"fanfare/api"
 	"fanfare/store/redisdb"
 )
 
@@ -40,8 +39,8 @@ func (b *base) remember(sale string, partitions int) []*partition {
 	parts := make([]*partition, partitions)
 	for i := range parts {
 		p := newPartition(sale, i)
-		p.reserves = b.newCrowd(p, b.scripts.reserve, b.o.RunID, partitions, api.IdempotencyTTL.Milliseconds(), dueAtOnce)
-		p.ends = b.newCrowd(p, b.scripts.end, b.o.RunID, api.IdempotencyTTL.Milliseconds())
+		p.reserves = b.newCrowd(p, func() crowdScript { return b.reserveScript(partitions) })
+		p.ends = b.newCrowd(p, b.endScript)
 		p.turn = make(chan struct{}, 1)
 		parts[i] = p
 	}

@@ -11,6 +11,9 @@ const (
 	// nobody can reserve.
 	openRest = time.Second
 	farRest  = time.Minute
+	// toldRest is the same while facts about sales are told: a process that has left some may have died, and a sale with several
+	// partitions is told to be low by a sweep.
+	toldRest = 500 * time.Millisecond
 )
 
 // rests has the sales that need no sweep for some time; nil: all sales are always swept.
@@ -71,10 +74,14 @@ func restOf(parts []finding) time.Duration {
 // that begins now. It also bounds how long the leftovers of a crash wait for the sweeper.
 func (a sweepAnswer) rest() time.Duration {
 	d := openRest
+	if a.tells {
+		d = toldRest
+	}
 	if a.hold > 0 {
 		d = min(d, time.Duration(a.hold)*time.Millisecond)
 	}
 	switch {
+	case a.now >= a.ends && (a.left > 0 || a.tells && a.nextDue >= 0): // a hold may still be confirmed
 	case a.now >= a.ends:
 		d = farRest
 	case a.now < a.starts:

@@ -177,6 +177,10 @@ func TestRestOfASale(t *testing.T) {
 		"BeginsSoon":   {2*time.Second + openRest, []sweepAnswer{with(func(a *sweepAnswer) { a.now = 9*day - 2000 })}},
 		"Over":         {farRest, []sweepAnswer{with(func(a *sweepAnswer) { a.now = 11 * day })}},
 		"OverWithHold": {time.Second, []sweepAnswer{with(func(a *sweepAnswer) { a.now, a.nextDue = 11*day, 1000 })}},
+		"Told":         {toldRest, []sweepAnswer{with(func(a *sweepAnswer) { a.tells = true })}},
+		"ToldOver":     {farRest, []sweepAnswer{with(func(a *sweepAnswer) { a.now, a.tells = 11*day, true })}},
+		"ToldHold":     {toldRest, []sweepAnswer{with(func(a *sweepAnswer) { a.now, a.tells, a.nextDue = 11*day, true, 5000 })}},
+		"Left":         {openRest, []sweepAnswer{with(func(a *sweepAnswer) { a.now, a.left = 11*day, 1 })}},
 		"Behind":       {0, []sweepAnswer{open, with(func(a *sweepAnswer) { a.version = 2 })}},
 		"Closed":       {0, []sweepAnswer{open, {status: answerLoading}}},
 	} {

@@ -52,6 +52,11 @@ func (e *editor) Restock(ctx context.Context, a AddStock) (api.SaleItem, Change,
 	item := api.SaleItem{SKU: r.SKU, Total: answer.total, Held: answer.held, Sold: answer.sold}
 	item.Available = max(item.Total-item.Held-item.Sold, 0)
 	c, err = e.changed(ctx, parts[0], e.scripts.restock, answer.state, c)
+	for _, i := range c.Record.Items {
+		if i.SKU == r.SKU {
+			item.LowAt = i.LowAt
+		}
+	}
 	return item, c, err
 }
 
@@ -78,7 +83,8 @@ func (e *editor) tryRestock(ctx context.Context, first *partition, a AddStock, o
 	r := a.Request
 	cmd := e.scripts.restock.Cmd(ctx, first.core(first.totals, first.once(name), first.out, first.restocks), e.o.RunID,
 		lifetime.Milliseconds(), redisdb.MatchText(a.Match), hex.EncodeToString(a.Once.Body[:]), a.Call,
-		sweptAtOnce, ChangesChannel(first.sale), r.SKU, *r.Delta, int64(api.MaxStock), others.held, others.sold)
+		sweptAtOnce, ChangesChannel(first.sale), r.SKU, *r.Delta, int64(api.MaxStock), others.held, others.sold, e.told())
+	defer e.mayHaveLeft(first)
 	if err := e.write(ctx, cmd); err != nil {
 		return changeAnswer{}, err
 	}

@@ -30,6 +30,7 @@ type Settings struct {
 type Item struct {
 	SKU   string
 	Total int64
+	LowAt *int64 // it is told when not more units are available; nil: it is not
 }
 
 // Match is the condition of a change.
@@ -124,7 +125,7 @@ func settingsOf(sale string, r *api.SaleRequest) Settings {
 		HoldMS: or(r.HoldMS, api.DefaultHold.Milliseconds()), IdleMS: or(r.IdleMS, 0), MaxHoldMS: or(r.MaxHoldMS, 0), Partitions: int(or(r.Partitions, 1)),
 	}
 	for _, item := range r.Items {
-		s.Items = append(s.Items, Item{SKU: item.SKU, Total: item.Units()})
+		s.Items = append(s.Items, Item{SKU: item.SKU, Total: item.Units(), LowAt: item.LowAt})
 	}
 	return s
 }
@@ -177,9 +178,10 @@ func (e *editor) tryPut(ctx context.Context, first *partition, p PutSale, s Sett
 	if p.New {
 		mayMake = 1
 	}
-	args := []any{e.o.RunID, requestLifetime.Milliseconds(), redisdb.MatchText(p.Match), mayMake, sweptAtOnce, ChangesChannel(p.Sale)}
+	args := []any{e.o.RunID, requestLifetime.Milliseconds(), redisdb.MatchText(p.Match), mayMake, sweptAtOnce, ChangesChannel(p.Sale), e.told()}
 	keys := first.core(first.totals, first.once(request), first.out)
 	cmd := e.scripts.put.Cmd(ctx, keys, append(args, settingsArgs(s)...)...)
+	defer e.mayHaveLeft(first)
 	if err := e.write(ctx, cmd); err != nil {
 		return changeAnswer{}, err
 	}

@@ -399,7 +399,7 @@ func everyCall(t *testing.T, w *liveWorld, partitions int64) {
 	w.overdue(w.mustReserve("u", units("s", 8)).ID) // from all partitions
 	storetest.Must(t, w.Sweep(ctx))
 	w.want("s", "10 0 2 12")
-	known, err := w.OrdersRecorded(ctx, w.sale, one.ID, two.Reservation.ID)
+	known, err := w.OrdersRecorded(ctx, w.sale, Order{Reservation: one.ID}, Order{Reservation: two.Reservation.ID})
 	if err != nil || known != 1 {
 		t.Errorf("known %d, %v", known, err)
 	}

@@ -318,7 +318,7 @@ func (w *liveWorld) ended(r *api.SaleRequest, parts []*partition, ago time.Durat
 			}
 		}
 		for _, id := range w.db.Client().ZRange(ctx, p.orders, 0, -1).Val() {
-			if known, err := w.OrdersRecorded(ctx, w.sale, id); err != nil || known != 1 {
+			if known, err := w.OrdersRecorded(ctx, w.sale, Order{Reservation: id}); err != nil || known != 1 {
 				return fmt.Errorf("known %d: %w", known, err)
 			}
 		}

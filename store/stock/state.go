@@ -39,6 +39,7 @@ type partitionState struct {
 	stock                    map[string]numbers
 	totals                   map[string]int64
 	out                      []transfer
+	low                      string // lowSkus as it was noted last
 }
 
 // version is the settings' version.
@@ -77,6 +78,8 @@ const (
 	fieldMade
 	fieldLoading
 	fieldMaxHold
+	fieldLows
+	fieldLow
 )
 
 func (b *base) stateCmd(ctx context.Context, p *partition) *redis.Cmd {
@@ -132,12 +135,13 @@ func parseState(p *partition, script *redisdb.Script, answer []any) (*partitionS
 		PerUserLimit: integer(s, fieldLimit), HoldMS: integer(s, fieldHold), IdleMS: integer(s, fieldIdle), Partitions: int(integer(s, fieldPartitions)),
 		Loading: redisdb.TextAt(s, fieldLoading), MaxHoldMS: integer(s, fieldMaxHold),
 	}
-	k.readNumbers(answer, strings.Split(redisdb.TextAt(s, fieldSKUs), ","))
+	k.readNumbers(answer, strings.Split(redisdb.TextAt(s, fieldSKUs), ","), parseLows(redisdb.TextAt(s, fieldLows)))
+	k.low = redisdb.TextAt(s, fieldLow)
 	k.out = readTransfers(p, k.settings.Loading, redisdb.ListAt(answer, stateTransfers))
 	return k, nil
 }
 
-func (p *partitionState) readNumbers(answer []any, skus []string) {
+func (p *partitionState) readNumbers(answer []any, skus []string, lows map[string]*int64) {
 	stock := redisdb.ListAt(answer, stateStock)
 	p.stock = make(map[string]numbers, len(stock)/2)
 	for i := 0; i+1 < len(stock); i += 2 {
@@ -149,7 +153,7 @@ func (p *partitionState) readNumbers(answer []any, skus []string) {
 		p.totals[redisdb.TextAt(totals, i)] = integer(totals, i+1)
 	}
 	for _, sku := range skus {
-		p.settings.Items = append(p.settings.Items, Item{SKU: sku, Total: p.totals[sku]})
+		p.settings.Items = append(p.settings.Items, Item{sku, p.totals[sku], lows[sku]})
 	}
 }
 
@@ -296,7 +300,7 @@ func itemOf(found []*partitionState, item Item) api.SaleItem {
 	}
 	return api.SaleItem{
 		SKU: item.SKU, Total: item.Total, Held: n.held, Sold: n.sold,
-		Available: max(item.Total-n.held-n.sold, 0),
+		Available: max(item.Total-n.held-n.sold, 0), LowAt: item.LowAt,
 	}
 }
 

@@ -33,7 +33,7 @@ const (
 )
 
 func (b *base) sweepCmd(ctx context.Context, p *partition) *redis.Cmd {
-	return b.scripts.sweep.Cmd(ctx, p.core(p.orders, p.out), b.o.RunID, sweptAtOnce)
+	return b.scripts.sweep.Cmd(ctx, p.core(p.orders, p.out), b.o.RunID, sweptAtOnce, b.told())
 }
 
 // Run sweeps all live sales until ctx ends. It returns holds that are due, finishes transfers and
@@ -90,13 +90,16 @@ type sweepAnswer struct {
 	opened, compared          int64 // when it was read back, and last compared after that, ms; 0: never
 	transfers                 int64 // on their way
 	oversold                  bool
+	left                      int64 // facts that were left and not moved
+	lows                      bool  // some sku has a low_at
+	tells                     bool  // facts about sales are told
 }
 
 // readSweep reads the answer in the order of the script's RETURNS.
 func (b *base) readSweep(cmd redis.Cmder) (sweepAnswer, error) {
 	v, err := redisdb.ListOf(cmd)
 	if err != nil || redisdb.NumberAt(v, 0) != answerDone {
-		return sweepAnswer{status: redisdb.NumberAt(v, 0)}, err
+		return sweepAnswer{status: redisdb.NumberAt(v, 0), left: redisdb.NumberAt(v, 1)}, err
 	}
 	return sweepAnswer{
 		status: answerDone, returned: redisdb.NumberAt(v, 1), now: redisdb.NumberAt(v, 2),
@@ -104,7 +107,8 @@ func (b *base) readSweep(cmd redis.Cmder) (sweepAnswer, error) {
 		version: integer(v, 5), recorded: integer(v, 6), spread: integer(v, 7), ends: redisdb.NumberAt(v, 8),
 		transfers: redisdb.NumberAt(v, 9), oversold: redisdb.NumberAt(v, 10) == 1,
 		starts: redisdb.NumberAt(v, 11), hold: redisdb.NumberAt(v, 12), nextDue: redisdb.NumberAt(v, 13),
-		opened: redisdb.NumberAt(v, 14), compared: redisdb.NumberAt(v, 15),
+		opened: redisdb.NumberAt(v, 14), compared: redisdb.NumberAt(v, 15), left: redisdb.NumberAt(v, 16), lows: redisdb.NumberAt(v, 17) == 1,
+		tells: b.tellsAny(),
 	}, nil
 }
 
@@ -170,7 +174,7 @@ func (sw *sweeper) sweep(ctx context.Context, r rests) (found []finding, err err
 	if sw.db.Away(err) {
 		clear(r) // the findings may be lost with a master
 	}
-	return slices.DeleteFunc(found, func(f finding) bool { return !f.owes }), err
+	return slices.DeleteFunc(found, func(f finding) bool { return !f.owes && !f.looks }), err
 }
 
 // sweepAll sweeps some partitions, and again those where more holds are due.
@@ -185,13 +189,14 @@ func (sw *sweeper) sweepAll(ctx context.Context, parts []*partition) (found []fi
 		var more []*partition
 		for i, p := range parts {
 			answer, e := sw.readSweep(cmds[i])
+			sw.left(p, answer.left)
 			switch {
 			case e != nil:
 				err = errors.Join(err, e)
 			case answer.more():
 				more = append(more, p)
 			default:
-				found = append(found, finding{p, answer, sw.needsMaintenance(p, answer)})
+				found = append(found, finding{p, answer, sw.needsMaintenance(p, answer), sw.looksForLow(p, answer)})
 			}
 		}
 		parts = more

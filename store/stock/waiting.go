@@ -2,10 +2,12 @@ package stock
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
 
+	"fanfare/api"
 	"fanfare/store/redisdb"
 )
 
@@ -30,27 +32,31 @@ func (x *outbox) WaitingOrders(ctx context.Context, ref Ref, after Order, limit 
 // ordersAtOnce is how many reservations one command names.
 const ordersAtOnce = 500
 
-// OrdersRecorded records that the orders of these reservations are in SQL, and returns how many of
-// the reservations are sold in Redis. After Redis lost writes some may be missing there, and have
-// to be restored. The error may be ErrAbsent.
-func (x *outbox) OrdersRecorded(ctx context.Context, sale string, reservations ...string) (known int, err error) {
+// OrdersRecorded records that these orders of a sale are in SQL, and returns how many of their
+// reservations are sold in Redis. After Redis lost writes some may be missing there, and have
+// to be restored. The error may be ErrAbsent. Orders that were not recorded before are told.
+func (x *outbox) OrdersRecorded(ctx context.Context, sale string, orders ...Order) (known int, err error) {
 	parts, err := x.partitionsOf(ctx, sale)
 	if err != nil {
 		return 0, err
 	}
-	byPartition := map[*partition][]any{}
-	for _, id := range reservations {
-		if p, ok := partitionWith(parts, id); ok {
-			byPartition[p] = append(byPartition[p], id)
+	byPartition := map[*partition][]Order{}
+	for _, o := range orders {
+		if p, ok := partitionWith(parts, o.Reservation); ok {
+			byPartition[p] = append(byPartition[p], o)
 		}
 	}
+	if x.o.Facts.Tells(api.FactOrderCreated) {
+		return x.recordTold(ctx, byPartition)
+	}
 	var cmds, reads []redis.Cmder
-	for p, ids := range byPartition {
-		for len(ids) > 0 {
-			some := ids[:min(len(ids), ordersAtOnce)]
-			ids = ids[len(some):]
-			cmds = append(cmds, redis.NewIntCmd(ctx, append([]any{"zrem", p.orders}, some...)...))
-			reads = append(reads, redis.NewSliceCmd(ctx, append([]any{"hmget", p.reservations}, some...)...))
+	for p, orders := range byPartition {
+		for some := range slices.Chunk(orders, ordersAtOnce) {
+			drop, read := []any{"zrem", p.orders}, []any{"hmget", p.reservations}
+			for _, o := range some {
+				drop, read = append(drop, o.Reservation), append(read, o.Reservation)
+			}
+			cmds, reads = append(cmds, redis.NewIntCmd(ctx, drop...)), append(reads, redis.NewSliceCmd(ctx, read...))
 		}
 	}
 	cmds = append(cmds, reads...)

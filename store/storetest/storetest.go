@@ -170,6 +170,13 @@ func EachRedisAlone(t *testing.T, fn func(t *testing.T, db *redisdb.DB)) {
 	eachRedis(t, emptyCluster, fn)
 }
 
+// EachRedisOwn is EachRedis with a Cluster of each test's own, for tests whose sweepers would find what others have made, or the other
+// way round.
+func EachRedisOwn(t *testing.T, fn func(t *testing.T, db *redisdb.DB)) {
+	t.Helper()
+	eachRedis(t, func(t testing.TB) *RedisCluster { return PrivateCluster(t, 0) }, fn)
+}
+
 func eachRedis(t *testing.T, cluster func(testing.TB) *RedisCluster, fn func(t *testing.T, db *redisdb.DB)) {
 	t.Helper()
 	for name, open := range map[string]func(t *testing.T) *redisdb.DB{

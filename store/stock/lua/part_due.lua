@@ -3,6 +3,9 @@
 -- KEYS: none
 -- ARGV: none
 -- RETURNS: nothing; it only defines functions
+-- expired, if the script sets it, is called with each hold that expires.
+local expired
+
 -- give puts units back on sale; they cover oversold units first.
 local function give(t, n)
   local owed = math.min(t.o, n)
@@ -41,6 +44,7 @@ local function finish(id, r, state, now)
     local had, last = units_of(field)
     set_units(field, had - units, last)
     set_due(id, int(now + KNOWN))
+    if expired and state == 'e' then expired(id, r) end
   end
   r.state, r.ended = state, int(now)
   return store(id, r)

@@ -1,14 +1,14 @@
 -- The settings of a sale, as one partition has them.
 -- KEYS: 1 sale
 -- ARGV: those of the including script: from one position on starts, ends, limit,
---       hold, idle, partitions, max_hold; from another the skus; and on
+--       hold, idle, partitions, max_hold, lows ("<sku>=<low_at>,...", 0: none); from another the skus; and on
 -- RETURNS: nothing; it only defines functions
-local FIELDS = { 'starts', 'ends', 'limit', 'hold', 'idle', 'partitions', 'max_hold' }
+local FIELDS = { 'starts', 'ends', 'limit', 'hold', 'idle', 'partitions', 'max_hold', 'lows' }
 local TERMS = 6
 
 local function same_settings(at)
   for i, value in ipairs(redis.call('HMGET', KEYS[1], unpack(FIELDS))) do
-    if (value or '0') ~= ARGV[at + i - 1] then return false end -- an older sale has no max_hold
+    if (value or '0') ~= ARGV[at + i - 1] then return false end -- an older sale has no max_hold and no lows
   end
   return true
 end

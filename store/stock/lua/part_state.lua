@@ -8,7 +8,7 @@
 -- {4, 5, 6 as unusable}; 5 and 6 have the same values behind them as 1.
 local function state(run, totals, out)
   local s = redis.call('HMGET', SALE, 'version', 'closed', 'run_id', 'partitions', 'starts', 'ends', 'limit', 'hold', 'idle',
-    'used', 'skus', 'moves', 'returns', 'recorded', 'spread', 'balances', 'made', 'loading', 'max_hold')
+    'used', 'skus', 'moves', 'returns', 'recorded', 'spread', 'balances', 'made', 'loading', 'max_hold', 'lows', 'low')
   for i = 1, #s do s[i] = s[i] or '' end
   local status = unusable(s[1] ~= '' and s[1], s[2] ~= '', s[3], run) or 1
   if status == 4 then return { 4 } end

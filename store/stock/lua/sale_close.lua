@@ -4,15 +4,17 @@
 -- KEYS: 1 sale, 2 stock, 3 reservations, 4 due, 5 orders (zset)
 -- ARGV: 1 run (see run_id), 2 the deletion, 3 1 for the first partition, which alone looks at the
 --       condition and the window, 4 condition (see matches), 5 when somebody reserved last in
---       any partition in ms, 6 most due holds to return
+--       any partition in ms, 6 most due holds to return, 7 what is told (see tell_of)
 -- RETURNS: {1 closed, the load that it comes from, 1 if a reservation was made in it, or may
 --          have been before Redis lost it}, {4, 5, 6 as unusable}, {7 the condition does not
 --          hold}, {8 the sale sells}, {9 a hold lives, or a confirmation is not on record},
 --          {13 more holds are due: call again}
 -- @include lua/part_sale.lua
 -- @include lua/part_due.lua
+-- @include lua/part_told.lua
 -- @include lua/match.lua
 local ORDERS = KEYS[5]
+tell_of(ARGV[7])
 local run, deletion, is_first, condition, used, bound = ARGV[1], ARGV[2], ARGV[3] == '1', ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
 
 local s = redis.call('HMGET', SALE, 'version', 'closed', 'run_id', 'starts', 'ends', 'idle', 'used', 'loading', 'opened', 'erased')

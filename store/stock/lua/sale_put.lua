@@ -6,8 +6,8 @@
 -- ARGV: 1 run (see run_id), 2 lifetime of the request in ms, 3 condition
 --       (see matches), 4 1 to make one
 --       that is not there, 5 most due holds to return,
---       6 channel for the new version, 7 starts, 8 ends, 9 limit, 10 hold,
---       11 idle, 12 partitions, 13 max_hold, 14.. sku and total in turn
+--       6 channel for the new version, 7 what is told (see tell_of), 8 starts, 9 ends, 10 limit, 11 hold,
+--       12 idle, 13 partitions, 14 max_hold, 15 lows, 16.. sku and total in turn
 -- RETURNS: {1 done, 0 unchanged, 1 made or 2 changed, the partition as state gives it},
 --          {4, 5, 6 as unusable}, {7 the condition does not hold}, {8 the sale differs and
 --          there is no condition}, {9 a sku is missing, partitions differ, or a total is below
@@ -15,12 +15,13 @@
 --          units needed in turn}, {13 more holds are due: call again}
 -- @include lua/part_sale.lua
 -- @include lua/part_due.lua
+-- @include lua/part_told.lua
 -- @include lua/part_state.lua
 -- @include lua/part_settings.lua
 -- @include lua/match.lua
 local TOTALS, REQUEST, OUT = KEYS[5], KEYS[6], KEYS[7]
 local run, ttl, condition, new, bound, channel = ARGV[1], ARGV[2], ARGV[3], ARGV[4] == '1', tonumber(ARGV[5]), ARGV[6]
-local at, first, step = 7, 14, 2
+local at, first, step = 8, 16, 2
 
 local before = redis.call('GET', REQUEST)
 if before then return { 1, tonumber(before), state(run, TOTALS, OUT) } end
@@ -32,7 +33,11 @@ if not matches(condition, version) then return { 7 } end
 
 local now, what, known = now_ms(), 1, 0
 local this = run_id(run) -- before anything is written, because a user of Redis may lack the right to INFO
-local changes, missing = {}, {}
+local changes, missing, skus = {}, {}, {}
+tell_of(ARGV[7])
+for i = first, #ARGV - 1, step do skus[#skus + 1] = ARGV[i] end
+load_stock(skus)
+local low = low_skus()
 if version then
   what = same_settings(at) and 0 or 2
   for i = first, #ARGV - 1, step do
@@ -44,7 +49,7 @@ if version then
   if known < redis.call('HLEN', TOTALS) then what = 2 end
   if what == 0 then return { 1, 0, state(run, TOTALS, OUT) } end
   if condition == '' then return { 8 } end
-  if known < redis.call('HLEN', TOTALS) or s[4] ~= ARGV[12] then return { 9 } end
+  if known < redis.call('HLEN', TOTALS) or s[4] ~= ARGV[13] then return { 9 } end
   local more = return_due(now, bound) == bound
   for sku, change in pairs(changes) do
     if -change > stock_of(sku).a then missing[#missing + 1], missing[#missing + 2] = sku, int(-change) end
@@ -65,6 +70,7 @@ save()
 version = redis.call('HINCRBY', SALE, 'version', 1)
 write_settings(at, first, step)
 redis.call('HSET', SALE, 'run_id', this, 'used', int(now))
+tell_low(low, now)
 if what == 1 then redis.call('HSET', SALE, 'loading', string.match(REQUEST, '[^:]+$')) end
 redis.call('SET', REQUEST, int(what), 'PX', ttl)
 redis.pcall('PUBLISH', channel, int(version))

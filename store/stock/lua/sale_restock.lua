@@ -5,7 +5,7 @@
 -- ARGV: 1 run (see run_id), 2 lifetime of the idempotency record in ms,
 --       3 condition (see matches), 4 digest of the body, 5 id of this request, 6 most due
 --       holds to return, 7 channel for the new version, 8 sku, 9 delta,
---       10 largest total, 11 held, 12 sold, both in the other partitions
+--       10 largest total, 11 held, 12 sold, both in the other partitions, 13 what is told (see tell_of)
 -- RETURNS: {1 done, version, total, held, sold, the partition as state gives it},
 --          {2 replayed, the first answer, the partition as it is now},
 --          {3 other body}, {4, 5, 6 as unusable}, {7 the version differs},
@@ -14,6 +14,7 @@
 --          holds are due: call again}
 -- @include lua/part_sale.lua
 -- @include lua/part_due.lua
+-- @include lua/part_told.lua
 -- @include lua/part_state.lua
 -- @include lua/match.lua
 local TOTALS, ONCE, OUT, RESTOCKS = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
@@ -36,6 +37,9 @@ if total < 0 then return { 8 } end
 if delta > largest - total then return { 11 } end
 
 local now = now_ms()
+tell_of(ARGV[13])
+load_stock({ sku })
+local low = low_skus()
 local more = return_due(now, bound) == bound
 local t = stock_of(sku)
 if delta < 0 and t.a < -delta then
@@ -46,6 +50,7 @@ if delta < 0 and t.a < -delta then
 end
 if delta < 0 then take(t, -delta) else give(t, delta) end
 save()
+tell_low(low, now)
 local version = s[1]
 if delta ~= 0 then
   redis.call('HSET', TOTALS, sku, int(total + delta))

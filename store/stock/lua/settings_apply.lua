@@ -5,13 +5,13 @@
 -- ARGV: 1 run (see run_id), 2 1 to close it, 3 1 for the first partition, which has the totals,
 --       4 the load that closes it, or that the first partition comes from,
 --       5 version, 6 starts, 7 ends, 8 limit, 9 hold, 10 idle, 11 partitions,
---       12 max_hold, 13.. sku and total in turn
+--       12 max_hold, 13 lows, 14.. sku and total in turn
 -- RETURNS: 1
 -- @include lua/part_run.lua
 -- @include lua/part_settings.lua
 local SALE, STOCK, TOTALS = KEYS[1], KEYS[2], KEYS[3]
 local run, close, is_first, loading, version = run_id(ARGV[1]), ARGV[2] == '1', ARGV[3] == '1', ARGV[4], ARGV[5]
-local at, first, step = 6, 13, 2
+local at, first, step = 6, 14, 2
 
 local old = redis.call('HGET', SALE, 'version')
 if close then redis.call('HSET', SALE, 'closed', '@' .. run) end

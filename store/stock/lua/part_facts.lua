@@ -1,0 +1,15 @@
+-- Facts (store/facts) that the steps of a partition leave in its outbox.
+-- KEYS: none
+-- ARGV: none
+-- RETURNS: nothing; it only defines functions
+-- TAKES: SALE
+-- GIVES: NAME, tell, told
+local P = string.sub(SALE, 1, -5) -- begins the keys of the partition
+-- @include lua/fact_leave.lua
+local NAME, told = string.match(P, '{sale:(.+):%d+}'), 0
+
+-- tell leaves a fact about a key, and counts it. data is JSON, and at when it happened in ms. An identifier needs no escape in JSON.
+local function tell(typ, key, at, data)
+  leave_fact(typ, key, at, data)
+  told = told + 1
+end

@@ -1,0 +1,44 @@
+-- What is told of holds that expire, and of skus of which few units are left (store/facts).
+-- KEYS: none
+-- ARGV: none
+-- RETURNS: nothing; it only defines functions
+-- TAKES: SALE, tuples and int of lua/part_sale.lua, expired of lua/part_due.lua
+-- GIVES: tell_of, low_skus, tell_low, and all of lua/part_facts.lua
+-- @include lua/part_facts.lua
+local tells_low = false
+
+local function tell_expired(id, r)
+  local lines = string.gsub(r.lines, '([^=,]+)=(%d+)', '{"sku":"%1","quantity":%2}')
+  tell('hold.expired', id, r.expires, '{"sale":"' .. NAME .. '","reservation":"' .. id .. '","user":"' .. r.user .. '","lines":[' .. lines .. ']}')
+end
+
+-- tell_of says what is told: e holds that expire, b skus that become low.
+local function tell_of(what)
+  if string.find(what, 'e', 1, true) then expired = tell_expired end
+  tells_low = string.find(what, 'b', 1, true) ~= nil
+end
+
+-- low_skus gives the low_at of each sku of which not more units are available, and false for each other one, among those whose
+-- stock the script has read by now. nil: that is not told. A partition of several does not know (lua/stock_low.lua).
+local function low_skus()
+  if not tells_low then return nil end
+  local s, low = redis.call('HMGET', SALE, 'partitions', 'lows'), {}
+  for sku in pairs(tuples) do low[sku] = false end
+  if s[1] ~= '1' then return low end
+  for sku, n in string.gmatch(s[2] or '', '([^=,]+)=(%d+)') do
+    local t, at = tuples[sku], tonumber(n)
+    if t and t.a <= at then low[sku] = at end
+  end
+  return low
+end
+
+-- tell_low tells which skus are low that were not when low_skus gave before.
+local function tell_low(before, now)
+  if not before then return end
+  for sku, at in pairs(low_skus()) do
+    if at and before[sku] == false then
+      local data = '{"sale":"' .. NAME .. '","sku":"' .. sku .. '","available":' .. int(tuples[sku].a) .. ',"low_at":' .. int(at) .. '}'
+      tell('stock.below', NAME, int(now), data)
+    end
+  end
+end
