@@ -102,7 +102,7 @@ func TestSale(t *testing.T) {
 	w.get("/v1/sales/spring").wants(t, 200, sale("open", `"total":3,"available":2,"held":0,"sold":1`, `"total":7,"available":5,"held":0,"sold":2`, "2"))
 	on, err := w.record.Sale(t.Context(), "spring")
 	storetest.Must(t, err)
-	if on.Version != 2 || fmt.Sprint(on.Items) != "[{shoe 3} {hat 7}]" || on.PerUserLimit != 4 || on.HoldMS != 60000 || on.Partitions != 1 {
+	if on.Version != 2 || fmt.Sprint(on.Items) != "[{shoe 3 <nil>} {hat 7 <nil>}]" || on.PerUserLimit != 4 || on.HoldMS != 60000 || on.Partitions != 1 {
 		t.Errorf("on record: %+v", on)
 	}
 }
