@@ -16,10 +16,18 @@ const (
 	FactHoldExpired = "hold.expired"
 	// FactStockBelow: not more units of a sku are available than its low_at.
 	FactStockBelow = "stock.below"
+	// FactDeviceDropped: a user has lost a device, by no call of the user's own.
+	FactDeviceDropped = "device.dropped"
+	// FactAppPaused and FactAppResumed: a push service refused an app, and takes it again.
+	FactAppPaused  = "app.paused"
+	FactAppResumed = "app.resumed"
+	// FactChatMessage: a message was sent to a chat.
+	FactChatMessage = "chat.message"
 )
 
 // FactTypes are all types of facts.
-var FactTypes = []string{FactEventDone, FactNotificationFailed, FactDeadLetterCreated, FactOrderCreated, FactHoldExpired, FactStockBelow}
+var FactTypes = []string{FactEventDone, FactNotificationFailed, FactDeadLetterCreated, FactOrderCreated, FactHoldExpired, FactStockBelow, FactDeviceDropped,
+	FactAppPaused, FactAppResumed, FactChatMessage}
 
 const (
 	// DefaultFacts and MaxFacts are how many facts one answer has, by default and at most.
@@ -35,7 +43,7 @@ type Fact struct {
 	Type string `json:"type"`
 	// Key is what it happened to. Facts of one key come in the order in which they happened.
 	Key string `json:"key"`
-	// At is when it happened, by the clock of Redis.
+	// At is when it happened, by the clock of Redis; of a device, by that of the database.
 	At   Time            `json:"at"`
 	Data json.RawMessage `json:"data" swaggertype:"object"`
 }

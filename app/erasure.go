@@ -174,7 +174,7 @@ func (a *app) eraseKeys(ctx context.Context, o *record.Operation) (erasure.Found
 		if err != nil {
 			return err
 		}
-		told, err := a.facts.Erase(ctx, o.Subject, time.UnixMilli(o.Since), keys)
+		told, err := a.facts.Erase(ctx, o, keys)
 		found.Removed[erasedFacts] += told
 		if err != nil {
 			return err

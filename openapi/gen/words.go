@@ -292,9 +292,9 @@ var words = map[string]string{
 	"WebhookAnswer.took_ms":          "How long the request took, in ms",
 
 	"Fact.id":                "The same whenever the fact is read; ids of one lane rise",
-	"Fact.type":              "What happened: `event.done`, `notification.failed`, `dead_letter.created`, `order.created`, `hold.expired`, `stock.below`",
-	"Fact.key":               "What it happened to: an event, another job, a reservation or a sale. Facts of one key come in the order in which they happened",
-	"Fact.at":                "When it happened, by Redis' clock",
+	"Fact.type":              "What happened, such as `event.done`; docs/spec/facts.md has all types",
+	"Fact.key":               "What it happened to, such as an event, a reservation, a sale, a device, an app or a chat. Facts of one key come in the order in which they happened",
+	"Fact.at":                "When it happened, by Redis' clock; of a device, by the database's",
 	"Fact.data":              "What is told, by type: see docs/spec/facts.md",
 	"FactList.items":         "The facts",
 	"FactList.next":          "The position behind them: `after` of the next call",

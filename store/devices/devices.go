@@ -48,7 +48,7 @@ func (s *Store) register(ctx context.Context, w record.DeviceWrite, r *api.Devic
 // PutDevices registers a batch of devices, all or none, once per idempotency key, each as PutDevice
 // does. The errors name the devices that would be one more than their users may have.
 func (s *Store) PutDevices(ctx context.Context, list []api.DeviceEntry, once api.Idempotency) (replayed bool, err error) {
-	b := record.DeviceBatch{Devices: slices.Clone(list)}
+	b := record.DeviceBatch{Devices: slices.Clone(list), Tells: s.tellsDropped}
 	tokens := make([]string, len(list))
 	for i := range b.Devices {
 		if tokens[i] = list[i].StoredToken(); tokens[i] == "" {
@@ -131,6 +131,7 @@ func (s *Store) setState(ctx context.Context, token string, v record.StateChange
 // written for a token without an owner.
 func (s *Store) writeDevice(ctx context.Context, w record.DeviceWrite, do func(context.Context, record.DeviceWrite) (record.Change, error)) error {
 	user := w.User
+	w.Tells = s.tellsDropped
 	for range maxMoves {
 		owner, err := s.rec.DeviceOwner(ctx, w.Token)
 		if err != nil {

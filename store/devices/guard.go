@@ -3,8 +3,6 @@ package devices
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
-	"encoding/base64"
 	"fmt"
 	"slices"
 	"strconv"
@@ -32,11 +30,8 @@ type Guard struct {
 }
 
 // GuardName names the guard of a token. It is short because every waiting notification carries
-// the name of its guard. 96 bits of SHA-256 are enough that two tokens do not share a name.
-func GuardName(token string) string {
-	sum := sha256.Sum256([]byte(token))
-	return base64.RawURLEncoding.EncodeToString(sum[:12])
-}
+// the name of its guard.
+func GuardName(token string) string { return api.TokenDigest(token) }
 
 // Reaches reports whether a notification for this user may still be sent: the token belongs to the
 // user and was not dropped.

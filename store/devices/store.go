@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"fanfare/api"
 	"fanfare/store/queue"
 	"fanfare/store/record"
 	"fanfare/store/redisdb"
@@ -22,13 +23,26 @@ type Options struct {
 	// GuardTTL is how long a guard stays, at least FANFARE_MAX_AGE + 1 h;
 	// default 25 h.
 	GuardTTL time.Duration
+	// Tells reports whether facts of a type are told (facts.Switch.On); default: none are. Told gets the keys of those that
+	// a write left in the outbox of SQL; it takes no time. Default: they wait for the relay.
+	Tells func(typ string) bool
+	Told  func(keys ...string)
 }
 
 func (o Options) withDefaults() Options {
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	o.GuardTTL = cmp.Or(o.GuardTTL, guardTTL)
+	if o.Tells == nil {
+		o.Tells = func(string) bool { return false }
+	}
+	if o.Told == nil {
+		o.Told = func(...string) {}
+	}
 	return o
 }
+
+// tellsDropped reports whether it is told that a user has lost a device.
+func (s *Store) tellsDropped() bool { return s.o.Tells(api.FactDeviceDropped) }
 
 // Store keeps the devices and settings of all users. It is safe for concurrent use.
 type Store struct {

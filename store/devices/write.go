@@ -53,6 +53,9 @@ func (s *Store) write(ctx context.Context, users, tokens []string, do func(conte
 	if api.CodeOf(err) == api.CodeUnknownOutcome {
 		return err // the marks stay until they expire, because the change may have been committed
 	}
+	if err == nil && len(change.Told) > 0 {
+		s.o.Told(change.Told...)
+	}
 	if len(change.Users) > 0 {
 		c.versions, c.devices = change.Users, change.Devices
 	} else if c.tokens = nil; err == nil {

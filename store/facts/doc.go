@@ -17,7 +17,10 @@
 // relays at the same time, or a crash between the two slots, change nothing. Outboxes of sales come and go: a lane forgets one
 // after 30 days, and of one that it does not know it takes no fact that is older (Forget). Ids in an outbox begin with Redis' time: if a
 // replica that lost writes takes over with a clock that is behind by more than its absence, what it leaves until it has
-// caught up is not moved.
+// caught up is not moved. The other outboxes are a fixed list: those of the shards of queues, one of all apps, and one of each of the
+// buckets into which chats are divided. So what a lane remembers does not grow with the chats, and a chat that is gone leaves its facts.
+//
+// A step in SQL leaves its fact in the outbox of SQL, in its transaction (recorded.go).
 //
 // A large event, or one with notifications that had to wait, is over when the last of them has ended, in any shard. The script
 // that ends one which may be the last leaves a note about the event, and so does the end of the event itself. The relay then
@@ -33,7 +36,8 @@
 //	facts               stream   the lane: t type, k key, a when in ms or '', d data   7 days, 1,000,000, 5 % of maxmemory in all lanes
 //	facts:last          string   id of the lane's last fact                             for ever
 //	facts:from          hash     outbox: the last id that was moved from it             31 days after the last
-//	facts:done:<6 of id> hash    rest of an event's id: it was told that it is over     as long as the event's report
+//	facts:done:<begin>  hash     rest of an event's id: it was told that it is over     as long as the event's report
+//	                             rest of the id of a row in SQL: it was told            8 days after it was told last
 //	facts:out           stream   the outbox, entries as in a lane                       until they are moved
 //	ff:facts            channel  there is something new in a lane
 //

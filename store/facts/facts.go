@@ -14,6 +14,7 @@ import (
 
 	"fanfare/api"
 	"fanfare/store/queue"
+	"fanfare/store/record"
 	"fanfare/store/redisdb"
 	"fanfare/store/wake"
 )
@@ -23,7 +24,7 @@ var scripts embed.FS
 
 var (
 	moveScript   = redisdb.MustScript(scripts, "lua/facts_move.lua")
-	doneScript   = redisdb.MustScript(scripts, "lua/facts_done.lua")
+	onceScript   = redisdb.MustScript(scripts, "lua/facts_once.lua")
 	forgetScript = redisdb.MustScript(scripts, "lua/facts_forget.lua")
 )
 
@@ -34,6 +35,8 @@ type Options struct {
 	Events *queue.Queue
 	// Outboxes are those that are looked at again and again; default: none.
 	Outboxes []Outbox
+	// Record has facts on record. Needed for Outbox and RunRecorded.
+	Record *record.DB
 	// On reports whether facts of a type are told (Switch.On); default: none are.
 	On func(typ string) bool
 	// Over tells which of some events are over, and what is told of them (store/events). Needed if there are Outboxes.
@@ -61,8 +64,10 @@ type Store struct {
 	lookEvery time.Duration
 	missed    atomic.Int64 // facts that were gone before readers of this process came to them
 
-	mu    sync.Mutex
-	dirty map[Outbox]bool // in which this process has left something
+	mu       sync.Mutex
+	dirty    map[Outbox]bool // in which something may be left
+	recorded map[string]bool // keys of facts on record that this process has made true
+	news     chan struct{}   // there are some
 }
 
 // New makes a Store. It does not connect.
@@ -76,6 +81,7 @@ func New(o Options) *Store {
 	o.KeepDone, o.Retention = cmp.Or(o.KeepDone, 48*time.Hour), cmp.Or(o.Retention, defaultRetention)
 	o.Most = cmp.Or(o.Most, defaultMost)
 	return &Store{o: o, lookEvery: defaultLook, poke: make(chan struct{}, 1), dirty: map[Outbox]bool{},
+		recorded: map[string]bool{}, news: make(chan struct{}, 1),
 		line: wake.NewLine(func(ctx context.Context) *redis.PubSub { return o.DB.Blocking().Subscribe(ctx) })}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"fanfare/store/record"
 	"fanfare/store/redisdb"
 	"fanfare/store/storetest"
 )
@@ -86,7 +87,7 @@ func TestE6_WhatSalesHaveLeft(t *testing.T) {
 			data := fmt.Sprintf(`{"sale":"ann","reservation":"r%d","user":%q,"lines":[]}`, n, user)
 			storetest.Must(t, c.XAdd(ctx, &redis.XAddArgs{Stream: box.Key, Values: []string{"t", "a", "k", "ann", "a", "", "d", data}}).Err())
 		}
-		if n, err := r.s.Erase(ctx, "ann", time.Now().Add(time.Second), []string{box.Key}); n != 2 || err != nil {
+		if n, err := r.s.Erase(ctx, &record.Operation{Subject: "ann", Since: time.Now().Add(time.Second).UnixMilli()}, []string{box.Key}); n != 2 || err != nil {
 			t.Errorf("%d were erased, %v", n, err)
 		}
 		storetest.Must(t, r.s.Move(ctx, box))

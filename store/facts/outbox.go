@@ -17,8 +17,11 @@ type Outbox struct {
 	Name string
 	// Key is that of its stream.
 	Key string
+	// Type is the only type of what is left in it; "": there are several. While facts of the type are not told, a process
+	// seldom looks at the outbox.
+	Type string
 
-	queue *queue.Queue // whose dead letters are told of in it; nil: none are
+	queue *queue.Queue // whose jobs and dead letters it tells of; nil: of none
 	shard int
 	// together: all of its facts go to the lane of its name. Lanes remember each outbox that they got facts from, so one that comes
 	// and goes should have few.
@@ -121,16 +124,16 @@ func (s *Store) forget(ctx context.Context, gone map[Outbox][]string) error {
 	return redisdb.FirstError(cmds)
 }
 
-// outboxEnds are the ids of the last entries of all outboxes.
-func (s *Store) outboxEnds(ctx context.Context) (map[Outbox]string, error) {
-	cmds, ends := make([]redis.Cmder, len(s.o.Outboxes)), map[Outbox]string{}
-	for i, o := range s.o.Outboxes {
+// outboxEnds are the ids of the last entries of outboxes.
+func (s *Store) outboxEnds(ctx context.Context, boxes []Outbox) (map[Outbox]string, error) {
+	cmds, ends := make([]redis.Cmder, len(boxes)), map[Outbox]string{}
+	for i, o := range boxes {
 		cmds[i] = redis.NewXMessageSliceCmd(ctx, "xrevrange", o.Key, "+", "-", "COUNT", 1)
 	}
 	if err := s.o.DB.Pipeline(ctx, redisdb.Read, cmds...); err != nil {
 		return nil, fmt.Errorf("find the ends of the outboxes: %w", err)
 	}
-	for i, o := range s.o.Outboxes {
+	for i, o := range boxes {
 		last, err := cmds[i].(*redis.XMessageSliceCmd).Result()
 		if err != nil {
 			return nil, fmt.Errorf("find the end of the outbox %s: %w", o.Name, err)

@@ -23,6 +23,8 @@ const (
 	gather = 20 * time.Millisecond
 	// mostNotes is about how many events one round looks at, and overAtOnce how many of them together.
 	mostNotes, overAtOnce = 2000, 200
+	// overPart is how many characters of an event's id say with which ids it is remembered that it is over (queue.NewID).
+	overPart = 6
 	// stuckPages is how many pages of an outbox one round reads if some of its facts cannot be moved, and heldUpEvery is how often
 	// all outboxes are looked at then: each time, the same facts are read again.
 	stuckPages, heldUpEvery = 10, 3 * time.Second
@@ -43,19 +45,23 @@ func (s *Store) Left(o Outbox) {
 
 // Run moves what was left in outboxes until ctx ends, and then once more.
 func (s *Store) Run(ctx context.Context) error {
-	var swept time.Time
+	var swept, sweptAll time.Time
 	heldUp := false
 	for {
-		boxes := s.takeDirty()
 		every := s.sweepTime()
 		if heldUp {
 			every = max(every, heldUpEvery)
 		}
 		all := time.Since(swept) >= every
 		if all {
-			boxes, swept = s.withAll(boxes), time.Now()
+			swept = time.Now()
+			resting := swept.Sub(sweptAll) >= restEvery
+			if resting {
+				sweptAll = swept
+			}
+			s.markAll(resting)
 		}
-		err := s.round(ctx, boxes)
+		err := s.round(ctx, s.takeDirty())
 		if away := err != nil && ctx.Err() == nil; away && !heldUp || all && heldUp && !away { // only a look at all tells that it goes on
 			heldUp = away
 			s.o.Logger.InfoContext(ctx, "facts", "held_up", away, "error", err)
@@ -81,19 +87,24 @@ func (s *Store) sweepTime() time.Duration {
 	return restEvery
 }
 
-// takeDirty takes the outboxes in which this process has left something.
+// markAll notes that something may be left in any outbox, or only in those that may have facts of types that are told now.
+func (s *Store) markAll(resting bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, o := range s.o.Outboxes {
+		if resting || o.Type == "" || s.o.On(o.Type) {
+			s.dirty[o] = true
+		}
+	}
+}
+
+// takeDirty takes the outboxes in which something may be left.
 func (s *Store) takeDirty() []Outbox {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	boxes := slices.Collect(maps.Keys(s.dirty))
 	clear(s.dirty)
 	return boxes
-}
-
-// withAll adds to some outboxes those that are looked at again and again.
-func (s *Store) withAll(boxes []Outbox) []Outbox {
-	others := slices.DeleteFunc(boxes, func(o Outbox) bool { return slices.Contains(s.o.Outboxes, o) })
-	return append(others, s.o.Outboxes...)
 }
 
 // Sweep moves all that was left in outboxes, and tells which events are over, once through.
@@ -245,7 +256,7 @@ func moveArgs(o Outbox, all []left) []any {
 
 // tellOver tells which of the events are over that notes were about, after all that was left before that. The notes of the others
 // are deleted: their next step leaves another. It reads the outboxes once for all events, because each reading is of all notes that
-// wait.
+// wait. Only outboxes of queues have facts about events.
 func (m *moving) tellOver(ctx context.Context) (first error) {
 	gone, over := map[Outbox][]string{}, map[string]json.RawMessage{}
 	for ids := range slices.Chunk(slices.Sorted(maps.Keys(m.notes)), overAtOnce) {
@@ -262,9 +273,10 @@ func (m *moving) tellOver(ctx context.Context) (first error) {
 		}
 	}
 	if len(over) > 0 {
-		until, err := m.s.outboxEnds(ctx)
+		boxes := slices.DeleteFunc(slices.Clone(m.s.o.Outboxes), func(o Outbox) bool { return o.queue == nil })
+		until, err := m.s.outboxEnds(ctx, boxes)
 		if err == nil {
-			err = m.pass(ctx, m.s.o.Outboxes, until)
+			err = m.pass(ctx, boxes, until)
 		}
 		if err == nil {
 			err = m.append(ctx, over, gone)
@@ -305,11 +317,12 @@ func (m *moving) append(ctx context.Context, over map[string]json.RawMessage, go
 		if len(ids) == 0 {
 			continue
 		}
-		args := []any{m.s.o.KeepDone.Milliseconds(), api.FactEventDone}
+		args := []any{m.s.o.KeepDone.Milliseconds()}
 		for _, id := range ids {
-			args = append(args, id, []byte(over[id]))
+			n := min(overPart, len(id))
+			args = append(args, id[:n], id[n:], api.FactEventDone, id, "", []byte(over[id]))
 		}
-		cmds, lanes = append(cmds, doneScript.Cmd(ctx, m.s.keys(lane), args...)), append(lanes, lane)
+		cmds, lanes = append(cmds, onceScript.Cmd(ctx, m.s.keys(lane), args...)), append(lanes, lane)
 	}
 	if len(cmds) == 0 {
 		return nil

@@ -56,10 +56,11 @@ func (r *relayed) ask(_ context.Context, ids []string) (map[string]json.RawMessa
 	return over, r.fail
 }
 
-func (r *relayed) mustLeave(shard int, typ, key, data string) {
+func (r *relayed) mustLeave(shard int, typ, key, data string, at ...string) {
 	r.t.Helper()
+	at = append(at, "1700000000000")
 	storetest.Must(r.t, r.db.Client().XAdd(r.t.Context(), &redis.XAddArgs{Stream: outboxKey(r.other, shard),
-		Values: []string{"t", typ, "k", key, "a", "1700000000000", "d", data}}).Err())
+		Values: []string{"t", typ, "k", key, "a", at[0], "d", data}}).Err())
 }
 
 // relay is another process with the same Redis.

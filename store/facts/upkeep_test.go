@@ -3,12 +3,15 @@ package facts
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"fanfare/api"
 	"fanfare/store/queue"
+	"fanfare/store/record"
 	"fanfare/store/redisdb"
 	"fanfare/store/storetest"
 )
@@ -82,7 +85,7 @@ func TestE6_FactsOfAnErasedUserGo(t *testing.T) {
 			r.told++
 			_, err := db.Eval(t.Context(), redisdb.Write, moveScript, r.s.keys(r.q.LaneOf(key)), "test", always, fmt.Sprintf("%d-0", r.told), "a", key, "", `{"user":"`+user+`","reason":"ann"}`)
 			storetest.Must(t, err)
-			r.mustLeave(1, "a", key, `{"user":"`+user+`"}`)
+			r.mustLeave(1, "a", key, `{"user":"`+user+`"}`, fmt.Sprint(time.Now().UnixMilli()))
 		}
 		old := queue.NewID(2, time.Now())
 		for n := range 3 {
@@ -90,6 +93,7 @@ func TestE6_FactsOfAnErasedUserGo(t *testing.T) {
 			tell(fmt.Sprint("key", n), "bob")
 		}
 		since := time.Now().Add(time.Second)
+		o := &record.Operation{Subject: "ann", Since: since.UnixMilli(), CreatedAt: since.UnixMilli()}
 		storetest.Eventually(t, soon, "a second is over", func() bool { return time.Now().After(since.Add(10 * time.Millisecond)) })
 		tell("new", "ann")
 		tell(old, "ann") // of an event that was there before
@@ -97,7 +101,7 @@ func TestE6_FactsOfAnErasedUserGo(t *testing.T) {
 		storetest.Must(t, db.Walk(t.Context(), "ff:*", func(ctx context.Context, keys []string) error {
 			mu.Lock() // the masters of a Cluster are walked through at the same time
 			defer mu.Unlock()
-			n, err := r.s.Erase(ctx, "ann", since, keys)
+			n, err := r.s.Erase(ctx, o, keys)
 			erased += n
 			return err
 		}))
@@ -113,6 +117,43 @@ func TestE6_FactsOfAnErasedUserGo(t *testing.T) {
 			if f.Key != "new" && strings.Contains(string(f.Data), `"ann"`) && !strings.Contains(string(f.Data), "bob") {
 				t.Errorf("%s is left: %s", f.ID, f.Data)
 			}
+		}
+	})
+}
+
+// E6: what counts is when it happened, by the clock of its step, however late it was moved.
+func TestE6_FactsThatWereMovedLateGo(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+		r := setupRelay(t, db)
+		since := time.Now().Add(-time.Minute).UnixMilli()
+		o := &record.Operation{Subject: "eve", Since: since, CreatedAt: since + 3_600_000} // the clock of SQL is ahead
+		leave := func(typ, key, data string, at int64) {
+			t.Helper()
+			r.mustLeave(0, typ, key, data, fmt.Sprint(at))
+		}
+		leave(api.FactChatMessage, "chat", `{"chat":"chat","id":1,"sender":"eve"}`, since)
+		leave(api.FactChatMessage, "chat", `{"chat":"chat","id":2,"sender":"eve"}`, since+1)
+		leave(api.FactChatMessage, "eve", `{"chat":"eve","id":3,"sender":"bob"}`, since)
+		leave(api.FactDeviceDropped, "phone", `{"user":"eve","reason":"4"}`, o.CreatedAt)
+		leave(api.FactDeviceDropped, "phone", `{"user":"eve","reason":"5"}`, o.CreatedAt+1)
+		storetest.Must(t, r.s.round(t.Context(), r.s.o.Outboxes))
+		mu := sync.Mutex{}
+		storetest.Must(t, db.Walk(t.Context(), "ff:*", func(ctx context.Context, keys []string) error {
+			mu.Lock()
+			defer mu.Unlock()
+			_, err := r.s.Erase(ctx, o, keys)
+			return err
+		}))
+		facts, _, _ := r.mustReadAll("", 100)
+		var left []string
+		for _, f := range facts {
+			left = append(left, string(f.Data))
+		}
+		slices.Sort(left)
+		want := []string{`{"chat":"chat","id":2,"sender":"eve"}`, `{"chat":"eve","id":3,"sender":"bob"}`, `{"user":"eve","reason":"5"}`}
+		if !slices.Equal(left, want) {
+			t.Errorf("left %q, want %q", left, want)
 		}
 	})
 }

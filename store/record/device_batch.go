@@ -29,6 +29,7 @@ type BatchSubjects struct {
 type DeviceBatch struct {
 	Devices []api.DeviceEntry
 	Owners  map[string]string // by token; a token without an owner is absent
+	Tells   func() bool       // as in DeviceWrite
 }
 
 // Subjects names what the batch changes, each list in order.
@@ -73,12 +74,18 @@ func (db *DB) PutDevices(ctx context.Context, b DeviceBatch, once api.Idempotenc
 			return err
 		}
 		field := func(i int) string { return fmt.Sprintf("devices[%d].%s", i, b.Devices[i].TokenField()) }
-		if _, err := db.putDevices(ctx, tx, list, b.Owners, field); err != nil {
+		old, err := db.putDevices(ctx, tx, list, b.Owners, field)
+		if err != nil {
 			return err
 		}
 		c = Change{Users: users, Devices: make(map[string]OwnedDevice, len(list))}
 		for _, r := range list {
 			c.Devices[r.Token] = OwnedDevice{User: r.User, Device: r.device()}
+		}
+		if b.Tells != nil && b.Tells() {
+			if c.Told, err = db.tellFacts(ctx, tx, movedDevices(list, old, now)); err != nil {
+				return err
+			}
 		}
 		return db.announce(ctx, tx, []OutboxRow{row})
 	})

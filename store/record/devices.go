@@ -75,10 +75,11 @@ func (db *DB) DevicesByToken(ctx context.Context, tokens ...string) (map[string]
 // DeviceWrite names the device of a write, and the user who owned the token when the writer read it
 // ("" for nobody). If the owner has changed since, the write fails with ErrOwnerChanged. Replaces, if
 // set, is another token of the user, whose device PutDevice removes. Once is the idempotency key of the
-// registration.
+// registration. Tells reports, as late as possible, whether it is told that a user has lost a device; nil: it is not.
 type DeviceWrite struct {
 	User, Token, Owner, Replaces string
 	Once                         api.Idempotency
+	Tells                        func() bool
 }
 
 // Tokens lists the tokens that the write touches.
@@ -113,6 +114,7 @@ type Registered struct {
 // said since then stays: a dropped device is not revived. A user has at most api.MaxDevices; the
 // devices dropped longest ago make room. A device that it replaces is removed first.
 func (db *DB) PutDevice(ctx context.Context, w DeviceWrite, r *api.DeviceRequest) (done Registered, c Change, err error) {
+	var told []string
 	c, err = db.writeSettings(ctx, settingsWrite{users: w.Users(), tokens: w.Tokens(), once: w.Once, answer: &done, do: func(ctx context.Context, tx *sqlx.Tx, now int64) error {
 		for _, token := range w.Tokens()[1:] {
 			if _, err := tx.ExecContext(ctx, "DELETE FROM devices WHERE token = ? AND user_id = ? AND object = ''", token, w.User); err != nil {
@@ -130,12 +132,15 @@ func (db *DB) PutDevice(ctx context.Context, w DeviceWrite, r *api.DeviceRequest
 		}
 		device, had := list[0].device(), old[w.Token]
 		done = Registered{Device: &device, Created: had.User != w.User}
-		return nil
+		if w.Tells != nil && w.Tells() {
+			told, err = db.tellFacts(ctx, tx, movedDevices(list, old, now))
+		}
+		return err
 	}})
 	if err != nil {
 		return Registered{}, Change{}, err
 	}
-	done.Replayed = len(c.Users) == 0
+	done.Replayed, c.Told = len(c.Users) == 0, told
 	return done, c, nil
 }
 
@@ -220,8 +225,9 @@ type StateChange struct {
 
 // SetDeviceState marks a device as active, suspect or dropped. It changes nothing if the device was
 // registered again since RegisteredAt or later than At, if it is gone, or if it is already dropped.
-func (db *DB) SetDeviceState(ctx context.Context, w DeviceWrite, v StateChange) (Change, error) {
-	return db.writeSettings(ctx, settingsWrite{users: w.Users(), tokens: w.Tokens(), do: func(ctx context.Context, tx *sqlx.Tx, now int64) error {
+func (db *DB) SetDeviceState(ctx context.Context, w DeviceWrite, v StateChange) (c Change, err error) {
+	var told []string
+	c, err = db.writeSettings(ctx, settingsWrite{users: w.Users(), tokens: w.Tokens(), do: func(ctx context.Context, tx *sqlx.Tx, now int64) error {
 		row, err := db.lockDevice(ctx, tx, w)
 		if err != nil {
 			return err
@@ -236,8 +242,16 @@ func (db *DB) SetDeviceState(ctx context.Context, w DeviceWrite, v StateChange) 
 				row.DroppedAt = new(v.At.UnixMilli())
 			}
 		}
-		return insertDevices(ctx, tx, []deviceRow{*row}, db.d.onDevice())
+		if err := insertDevices(ctx, tx, []deviceRow{*row}, db.d.onDevice()); err != nil {
+			return err
+		}
+		if v.State == api.DeviceDropped && row.Object == "" && w.Tells != nil && w.Tells() {
+			told, err = db.tellFacts(ctx, tx, []OutboxRow{row.dropped(row.Reason, now)})
+		}
+		return err
 	}})
+	c.Told = told
+	return c, err
 }
 
 func (c StateChange) applies(r deviceRow) bool {

@@ -228,10 +228,10 @@ const answersPage, ordersPage = 2000, 5000
 // there when it began or made by it.
 func (db *DB) OpenErasure(ctx context.Context, o *Operation) (n int64, err error) {
 	quoted, named := `"`+o.Subject+`"`, db.d.position+"(payload, ?) > 0"
-	err = db.get(ctx, &n, "SELECT COUNT(*) FROM outbox WHERE kind IN (?, ?, ?, ?, ?, ?, ?) AND ("+named+
-		" OR created_at <= ? AND (kind IN (?, ?, ?, ?) AND subject = ? OR kind IN (?, ?, ?) AND "+named+"))",
-		KindSettings, KindGuard, KindContact, KindUpload, KindRebuild, KindContacts, KindDevices, o.ID, o.CreatedAt,
-		KindSettings, KindContact, KindContacts, KindRebuild, o.Subject, KindContact, KindContacts, KindDevices, quoted)
+	err = db.get(ctx, &n, "SELECT COUNT(*) FROM outbox WHERE kind IN (?, ?, ?, ?, ?, ?, ?, ?) AND ("+named+
+		" OR created_at <= ? AND (kind IN (?, ?, ?, ?) AND subject = ? OR kind IN (?, ?, ?, ?) AND "+named+"))",
+		KindSettings, KindGuard, KindContact, KindUpload, KindRebuild, KindContacts, KindDevices, KindFact, o.ID, o.CreatedAt,
+		KindSettings, KindContact, KindContacts, KindRebuild, o.Subject, KindContact, KindContacts, KindDevices, KindFact, quoted)
 	return n, err
 }
 

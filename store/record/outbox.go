@@ -32,13 +32,18 @@ func newOutboxRow(kind, subject, payload string) OutboxRow {
 
 // announce writes rows to the outbox as part of the transaction.
 func (db *DB) announce(ctx context.Context, tx *sqlx.Tx, out []OutboxRow) error {
-	args := make([]any, 0, 4*len(out))
-	for _, r := range out {
-		args = append(args, r.ID, r.Kind, r.Subject, r.Payload)
+	for part := range slices.Chunk(out, chunk) {
+		args := make([]any, 0, 4*len(part))
+		for _, r := range part {
+			args = append(args, r.ID, r.Kind, r.Subject, r.Payload)
+		}
+		_, err := tx.ExecContext(ctx, "INSERT INTO outbox (id, kind, subject, payload, created_at) VALUES "+
+			rows("(?, ?, ?, ?, "+db.d.now+")", len(part)), args...)
+		if err != nil {
+			return err
+		}
 	}
-	_, err := tx.ExecContext(ctx, "INSERT INTO outbox (id, kind, subject, payload, created_at) VALUES "+
-		rows("(?, ?, ?, ?, "+db.d.now+")", len(out)), args...)
-	return err
+	return nil
 }
 
 // DeleteOutbox removes rows whose work is done; unknown ids are no error.

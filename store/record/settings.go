@@ -22,6 +22,8 @@ type Change struct {
 	Users []UserVersion
 	// Devices are the devices of a batch as they were written, by token.
 	Devices map[string]OwnedDevice
+	// Told are the keys of facts that the write made true.
+	Told []string
 }
 
 // settingsWrite is one write under the row locks of its users. There is a KindGuard row for each token in
