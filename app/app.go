@@ -179,14 +179,15 @@ func (a *app) openNouns() error {
 	if a.tokens, err = usertokens.New(a.record, a.redis, usertokens.Options{KeysFile: a.config.UserKeysFile, KeyEnded: a.keys.Ended, Logger: a.log}); err != nil {
 		return fmt.Errorf("FANFARE_USER_KEYS_FILE: %w", err)
 	}
-	a.devices = devices.New(a.redis, a.record, a.notificationQueue, devices.Options{Logger: a.log, GuardTTL: a.config.MaxAge + time.Hour})
+	a.devices = devices.New(a.redis, a.record, a.notificationQueue, devices.Options{Logger: a.log, GuardTTL: a.config.MaxAge + time.Hour,
+		Tells: a.tells.On, Told: func(keys ...string) { a.facts.Recorded(keys...) }})
 	a.openBroadcasts()
 	a.events = events.New(events.Options{
 		DB: a.redis, Queue: a.eventQueue, Notifications: a.notificationQueue, Record: a.record, Logger: a.log, OnAccepted: a.metrics.Accepted,
 		MaxAge: a.config.MaxAge, SendsTo: a.sendsTo, Delivers: a.delivers, Broadcast: a.broadcasts.Open, Tells: a.tells.On,
 	})
 	a.openChat()
-	a.apps = apps.New(a.redis)
+	a.apps = apps.New(a.redis, apps.Options{Tells: a.tells.On, Left: func() { a.facts.Left(appsOutbox) }})
 	a.servers = servers.New(a.redis, servers.Options{DeliveredPerSecond: a.metrics.DeliveredPerSecond, Logger: a.log})
 	a.series = series.New(a.redis, series.Options{Totals: a.metrics.Totals, Longest: a.metrics.Longest, Depths: a.depths, Logger: a.log})
 	a.jobs = jobs.New(jobs.Options{DB: a.redis, RetryBase: a.config.RetryBase, RetryMax: a.config.RetryMax, MaxAge: a.config.MaxAge, Tells: a.tells.OfQueue("work"), Logger: a.log})
@@ -195,8 +196,7 @@ func (a *app) openNouns() error {
 	a.locks = lock.New(a.redis, lock.Options{Name: "locks"})
 	a.values, a.counters = values.NewValues(a.redis), values.NewCounters(a.redis)
 	a.letters = deadletters.New(deadletters.Options{Queues: a.deadQueues(), Jobs: a.jobQueue, Logger: a.log})
-	a.facts = facts.New(facts.Options{DB: a.redis, Events: a.eventQueue, Outboxes: facts.OutboxesOf(a.deadQueues()...), On: a.tells.On, Over: a.events.Over, Failed: events.LetterFailed,
-		KeepDone: 2*a.config.MaxAge + a.config.EventRetention, Logger: a.log})
+	a.openFacts()
 	a.openWebhooks()
 	a.contacts = contacts.New(a.contactsRedis, a.record, a.jobQueue, contacts.Options{
 		Max: a.config.ContactsMax, Min: a.config.ContactsMin, Logger: a.log,
@@ -242,7 +242,7 @@ func (a *app) redisLoops() []loop {
 
 // jobLoops are the loops that keep the stores fresh, and those of the background jobs.
 func (a *app) jobLoops() []loop {
-	loops := append([]loop{{"keys", a.keys.Run}, {"user tokens", a.tokens.Run}, {"event types", a.events.Run}, {"servers", a.sayAlive}, {"queues of jobs", a.jobs.Run}, {"schedules", a.schedules.Run}, {"types of facts", a.tells.Run}, {"facts", a.facts.Run}}, a.saleLoops()...)
+	loops := append([]loop{{"keys", a.keys.Run}, {"user tokens", a.tokens.Run}, {"event types", a.events.Run}, {"servers", a.sayAlive}, {"queues of jobs", a.jobs.Run}, {"schedules", a.schedules.Run}, {"types of facts", a.tells.Run}, {"facts", a.facts.Run}, {"facts on record", a.facts.RunRecorded}}, a.saleLoops()...)
 	loops = append(append(loops, a.chatLoops()...), a.broadcastLoops()...)
 	if a.config.has(roleJobs) {
 		loops = append(loops, a.webhookLoops()...)
@@ -268,6 +268,7 @@ func (a *app) outbox() *record.Relay {
 	all := a.devices.Outbox()
 	maps.Copy(all, a.contacts.Outbox())
 	maps.Copy(all, a.erasure.Outbox())
+	maps.Copy(all, a.facts.Outbox())
 	return a.record.NewRelay(record.RelayOptions{DeletedRetention: a.config.DeletedRetention, Logger: a.log}, all)
 }
 

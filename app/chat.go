@@ -9,7 +9,8 @@ import (
 // stream.
 func (a *app) openChat() {
 	c := a.config
-	a.chats = chat.New(a.redis, chat.Options{MaxMessages: c.ChatMaxMessages, MaxBytes: c.ChatMaxBytes, MaxAge: c.ChatMaxAge, Logger: a.log})
+	a.chats = chat.New(a.redis, chat.Options{MaxMessages: c.ChatMaxMessages, MaxBytes: c.ChatMaxBytes, MaxAge: c.ChatMaxAge,
+		Tells: a.tells.On, Left: func(bucket int) { a.facts.Left(chatOutbox(bucket)) }, Logger: a.log})
 	a.streams = live.New(a.chats, a.redis, a.log)
 	a.pusher = chat.NewPusher(a.chats, chat.PusherOptions{Post: a.events.AcceptNamed, Logger: a.log})
 }

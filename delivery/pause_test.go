@@ -45,7 +45,7 @@ func TestN16_NobodyLooksWhileNothingIsPaused(t *testing.T) {
 	storetest.Must(t, q.Init(t.Context()))
 	asked := &counted{key: "ff:{apps}:asked"}
 	db.Client().AddHook(asked)
-	d := New(Options{Queue: q, Sender: silentSender(), Apps: apps.New(db), ProbeEvery: 400 * time.Millisecond})
+	d := New(Options{Queue: q, Sender: silentSender(), Apps: apps.New(db, apps.Options{}), ProbeEvery: 400 * time.Millisecond})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- d.watchApps(ctx) }()

@@ -38,7 +38,7 @@ func TestAPauseOutlivesTheReadingsBeforeIt(t *testing.T) {
 	db := storetest.Open(t, "")
 	held := heldReading{make(chan struct{}, 100), make(chan struct{})}
 	db.Client().AddHook(held)
-	d := New(Options{Sender: silentSender(), Apps: apps.New(db)})
+	d := New(Options{Sender: silentSender(), Apps: apps.New(db, apps.Options{})})
 	app := transport.AppOf(api.PlatformAPNs, "com.example.app", "production")
 	var reading, storm sync.WaitGroup
 	reading.Go(func() { d.pauses.refresh(t.Context()) })

@@ -22,7 +22,7 @@ func TestWakesOfOneAppLeaveOthersTheirProbes(t *testing.T) {
 	q := queue.New(db, queue.Options{Name: "notifications", GroupRetention: time.Hour, MaxAge: -1})
 	storetest.Must(t, q.Init(t.Context()))
 	d := New(Options{
-		Queue: q, Sender: silentSender(), Apps: apps.New(db), Devices: devices.New(db, nil, q, devices.Options{}), ProbeEvery: 500 * time.Millisecond,
+		Queue: q, Sender: silentSender(), Apps: apps.New(db, apps.Options{}), Devices: devices.New(db, nil, q, devices.Options{}), ProbeEvery: 500 * time.Millisecond,
 	})
 	device := &api.Device{Token: "ab", Topic: "com.example.paused", Environment: api.EnvProduction, RegisteredAt: api.AtMillis(1)}
 	_, err := d.o.Apps.PauseApp(t.Context(), "com.example.paused/production", "refused")

@@ -34,7 +34,7 @@ func TestN16_AppsAndProbes(t *testing.T) {
 		{"app":"wine/production","topic":"wine","platform":"apns","environment":"production","state":"running","waiting":0}]}`)
 	asked := func() map[string]string {
 		t.Helper()
-		requests, err := apps.New(w.db).Asked(t.Context())
+		requests, err := apps.New(w.db, apps.Options{}).Asked(t.Context())
 		storetest.Must(t, err)
 		return requests
 	}

@@ -164,7 +164,7 @@ func TestN8_AnOperatorMends(t *testing.T) {
 	w := setupOn(t, db, withConsole(db), func(o *handlers.Options) {
 		o.Apps = func(ctx context.Context) ([]api.App, error) { // the app mends when it is asked to try
 			app := api.App{App: "shop/fcm", Topic: "shop", Platform: "fcm", State: api.AppRunning}
-			asked, err := apps.New(db).Asked(ctx)
+			asked, err := apps.New(db, apps.Options{}).Asked(ctx)
 			if asked[app.App] == "" {
 				app.State, app.Reason, app.Since, app.Waiting = api.AppPaused, "SENDER_ID_MISMATCH", &at, 3
 			}

@@ -411,7 +411,7 @@ func setupHostile(t *testing.T) (w *world, pages []string, plain int) {
 	w.workSales()
 	for _, text := range hostile {
 		mustDieAs(t, w.notifications, text, text, text)
-		storetest.Must(t, func() error { _, err := apps.New(db).PauseApp(t.Context(), text, text); return err }())
+		storetest.Must(t, func() error { _, err := apps.New(db, apps.Options{}).PauseApp(t.Context(), text, text); return err }())
 	}
 	w.put("/v1/users/bob/devices/"+token, `{"platform":"apns","topic":"com.example.app","environment":"sandbox"}`)
 	w.put("/v1/users/bob/opt-outs/spam", "")

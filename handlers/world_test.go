@@ -128,7 +128,7 @@ func setupSQL(t testing.TB, db *redisdb.DB, url string, change ...func(*handlers
 	w.webhooks = webhooks.New(webhooks.Options{Record: rec, DB: db, Beside: w.queue.KeyBeside, Feed: w.facts})
 	w.letters = deadletters.New(deadletters.Options{Queues: dead, Jobs: w.jobs})
 	o := handlers.Options{
-		Contacts: w.contacts, Sales: w.sales, Events: happened, Devices: w.devices, Record: rec, Keys: w.keys, Tokens: w.tokens, Servers: servers.New(db, servers.Options{}), Series: series.New(db, series.Options{}), Pauses: apps.New(db),
+		Contacts: w.contacts, Sales: w.sales, Events: happened, Devices: w.devices, Record: rec, Keys: w.keys, Tokens: w.tokens, Servers: servers.New(db, servers.Options{}), Series: series.New(db, series.Options{}), Pauses: apps.New(db, apps.Options{}),
 		Chats: w.chats, Live: w.live, Pusher: w.pusher, PublicKey: func(string) (string, bool) { return "BKey", true },
 		Facts: w.facts, FactSwitch: w.tells, Webhooks: w.webhooks, DeadLetters: w.letters, DeadQueues: dead, Jobs: work, Broadcasts: channels, Schedules: schedules.New(schedules.Options{Record: rec, Enqueue: work.Enqueue}), Badges: badges.New(db, badges.Options{}), Locks: lock.New(db, lock.Options{Name: "locks"}), Values: values.NewValues(db), Counters: values.NewCounters(db),
 		Queues:   []*queue.Queue{w.queue, w.notifications, w.jobs},

@@ -446,7 +446,7 @@ func TestStormDropsNoDeviceAndPausesTheApp(t *testing.T) {
 	for range 3 {
 		p.mustPost(hello(users...))
 	}
-	state := apps.New(p.db)
+	state := apps.New(p.db, apps.Options{})
 	storetest.Eventually(t, soon, "the app to be paused", func() bool {
 		all, err := state.Apps(t.Context())
 		return err == nil && all[transport.AppOf(api.PlatformAPNs, apnstest.DefaultTopic, "production")].State == apps.Paused

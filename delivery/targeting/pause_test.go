@@ -32,7 +32,7 @@ func refusing(t *testing.T, o options) *pipeline {
 
 func (p *pipeline) pausedApp() apps.App {
 	p.Helper()
-	all, err := apps.New(p.db).Apps(p.Context())
+	all, err := apps.New(p.db, apps.Options{}).Apps(p.Context())
 	if err != nil {
 		p.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func TestN16_AProbeOnRequest(t *testing.T) {
 		}
 	}
 	storetest.Eventually(t, soon, "all to be parked", waiting(5, 5))
-	store := apps.New(p.db)
+	store := apps.New(p.db, apps.Options{})
 	// The probe of the pause itself may be under way until now.
 	storetest.Eventually(t, soon, "the probes to be taken", func() bool {
 		for _, app := range []string{bad, other} {

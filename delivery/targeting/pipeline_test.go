@@ -174,7 +174,7 @@ func (s *process) openWorkers(log *slog.Logger) {
 		s.broadcasts = broadcasts.New(broadcasts.Options{DB: s.db, Record: s.rec, Channels: channels, Logger: log})
 	}
 	do := delivery.Options{
-		Queue: s.queueOfNotes, Sender: s.sender, Devices: s.devices, Apps: apps.New(s.db), Events: s.events, Logger: log,
+		Queue: s.queueOfNotes, Sender: s.sender, Devices: s.devices, Apps: apps.New(s.db, apps.Options{}), Events: s.events, Logger: log,
 		ProbeEvery: 300 * time.Millisecond, Unrecorded: s.queueOfEvents.Unrecorded, Broadcasts: s.broadcasts,
 	}
 	if s.o.waits {

@@ -106,7 +106,7 @@ func (b *browsers) alarms(kind string) float64 {
 }
 
 func (b *browsers) paused() map[string]apps.App {
-	state, err := apps.New(b.db).Apps(b.Context())
+	state, err := apps.New(b.db, apps.Options{}).Apps(b.Context())
 	storetest.Must(b, err)
 	return state
 }

@@ -66,7 +66,7 @@ func TestStormKeepsSuspectDevices(t *testing.T) {
 	}
 	p.first.start()
 	p.mustEnd(p.mustPost(hello(users...)), api.EventDone)
-	state, err := apps.New(p.db).Apps(t.Context())
+	state, err := apps.New(p.db, apps.Options{}).Apps(t.Context())
 	storetest.Must(t, err)
 	if app := state[transport.AppOf(api.PlatformAPNs, apnstest.DefaultTopic, "production")]; app.State != apps.Paused {
 		t.Errorf("the app is %+v", app)
@@ -110,7 +110,7 @@ func TestOneUserPausesNoApp(t *testing.T) {
 		})
 		p.mustEnd(p.mustPost(hello("bob")), api.EventDone)
 	}
-	state, err := apps.New(p.db).Apps(t.Context())
+	state, err := apps.New(p.db, apps.Options{}).Apps(t.Context())
 	storetest.Must(t, err)
 	if len(state) > 0 {
 		t.Errorf("one user's tokens paused %+v", state)
@@ -160,7 +160,7 @@ func TestA13_MadeUpTopicsPauseNothing(t *testing.T) {
 		p.mustCounts(p.mustEnd(p.mustPost(hello("bob")), api.EventDone), counts{1, 1, 1, 0, 0})
 	}
 	refused(names[1:]...)
-	state, err := apps.New(p.db).Apps(t.Context())
+	state, err := apps.New(p.db, apps.Options{}).Apps(t.Context())
 	storetest.Must(t, err)
 	if len(state) > 0 {
 		t.Errorf("%d apps are paused", len(state))

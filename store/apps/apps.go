@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"embed"
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -35,42 +36,80 @@ type App struct {
 	Reason string
 }
 
+// Options tune a Store; the zero value works.
+type Options struct {
+	// Tells reports whether facts of a type are told (facts.Switch.On); default: none are. Left is called when one was left in
+	// FactsKey; it takes no time. Default: the relay finds it.
+	Tells func(typ string) bool
+	Left  func()
+}
+
 // Store knows the paused apps. It is safe for concurrent use.
 type Store struct {
 	db          *redisdb.DB
+	o           Options
 	change, ask *redisdb.Script
 }
 
 // New makes a Store. It does not connect.
-func New(db *redisdb.DB) *Store {
-	return &Store{db: db, change: redisdb.MustScript(scripts, "lua/app_change.lua"), ask: redisdb.MustScript(scripts, "lua/probe_ask.lua")}
+func New(db *redisdb.DB, o Options) *Store {
+	if o.Tells == nil {
+		o.Tells = func(string) bool { return false }
+	}
+	if o.Left == nil {
+		o.Left = func() {}
+	}
+	return &Store{db: db, o: o, change: redisdb.MustScript(scripts, "lua/app_change.lua"), ask: redisdb.MustScript(scripts, "lua/probe_ask.lua")}
 }
 
 // PauseApp pauses an app. first reports whether the app was not paused before.
 func (s *Store) PauseApp(ctx context.Context, app, reason string) (first bool, err error) {
-	return s.changeApp(ctx, app, "*", Paused, reason)
+	return s.changeApp(ctx, change{app: app, from: "*", to: Paused, reason: reason, told: api.FactAppPaused})
 }
 
 // ResumeApp lets a paused app run again. Its parked messages still have to be moved back. Exactly
 // one of several callers gets true.
 func (s *Store) ResumeApp(ctx context.Context, app string) (was bool, err error) {
-	return s.changeApp(ctx, app, string(Paused), Resuming, "")
+	return s.changeApp(ctx, change{app: app, from: string(Paused), to: Resuming, told: api.FactAppResumed})
 }
 
 // ForgetApp ends the resuming of an app whose messages are all back.
 func (s *Store) ForgetApp(ctx context.Context, app string) error {
-	_, err := s.changeApp(ctx, app, string(Resuming), Running, "")
+	_, err := s.changeApp(ctx, change{app: app, from: string(Resuming), to: Running})
 	return err
 }
 
+// change is a change of an app's state, and the type of the fact that tells of it.
+type change struct {
+	app, from string
+	to        State
+	reason    string
+	told      string
+}
+
+// fact is what is told of a change.
+type fact struct {
+	App    string `json:"app"`
+	Reason string `json:"reason,omitempty"`
+}
+
 // changeApp is idempotent: a second run finds the app changed already.
-func (s *Store) changeApp(ctx context.Context, app, from string, to State, reason string) (bool, error) {
-	v, err := s.db.Eval(ctx, redisdb.Write, s.change, []string{keyPaused},
-		app, from, string(to), strings.ReplaceAll(reason, "\n", " "), strconv.Itoa(int(keepPaused.Seconds())))
+func (s *Store) changeApp(ctx context.Context, c change) (bool, error) {
+	data := []byte(nil)
+	if c.told == "" || !s.o.Tells(c.told) {
+		c.told = ""
+	} else {
+		data, _ = json.Marshal(fact{c.app, c.reason}) // texts always marshal
+	}
+	v, err := s.db.Eval(ctx, redisdb.Write, s.change, []string{keyPaused}, c.app, c.from, string(c.to),
+		strings.ReplaceAll(c.reason, "\n", " "), strconv.Itoa(int(keepPaused.Seconds())), c.told, data)
 	if err != nil {
-		return false, fmt.Errorf("change app %s: %w", app, err)
+		return false, fmt.Errorf("change app %s: %w", c.app, err)
 	}
 	n, _ := v.(int64)
+	if n == 1 && c.told != "" {
+		s.o.Left()
+	}
 	return n == 1, nil
 }
 

@@ -2,6 +2,7 @@ package apps_test
 
 import (
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -16,7 +17,7 @@ import (
 func TestApps(t *testing.T) {
 	t.Parallel()
 	storetest.EachRedisAlone(t, func(t *testing.T, db *redisdb.DB) {
-		s, app := apps.New(db), "com.example/production"
+		s, app := apps.New(db, apps.Options{}), "com.example/production"
 		t.Run("pausing keeps the first time and tells the first", func(t *testing.T) {
 			mustChange(t, true)(s.PauseApp(t.Context(), app, "403 Forbidden now"))
 			since := mustApps(t, s)[app].Since
@@ -58,10 +59,70 @@ func TestApps(t *testing.T) {
 	})
 }
 
+// H1, H2: each pause and each end of one leaves one fact in the step that makes it true, in their order, also if the answer of the step
+// is lost. None is left of what did not happen, or while nobody wants to hear of it.
+func TestH1_PausesLeaveFacts(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedisAlone(t, func(t *testing.T, db *redisdb.DB) {
+		const app = "com.example/production"
+		var tells, left atomic.Int64
+		s := apps.New(storetest.Faulty(t, db, func(_ string, answered bool) error {
+			if answered && tells.Load() > 1 {
+				return storetest.ErrTwice
+			}
+			return nil
+		}), apps.Options{
+			Tells: func(typ string) bool {
+				return typ == api.FactAppPaused && tells.Load() > 0 || typ == api.FactAppResumed && tells.Load() > 1
+			},
+			Left: func() { left.Add(1) },
+		})
+		round := func() {
+			t.Helper()
+			for range 2 {
+				_, err := s.PauseApp(t.Context(), app, "403 \"Forbidden\"\nnow")
+				storetest.Must(t, err)
+			}
+			for range 2 {
+				_, err := s.ResumeApp(t.Context(), app)
+				storetest.Must(t, err)
+			}
+			_, err := s.PauseApp(t.Context(), app, "again")
+			storetest.Must(t, err)
+			_, err = s.ResumeApp(t.Context(), app)
+			storetest.Must(t, err)
+			storetest.Must(t, s.ForgetApp(t.Context(), app))
+		}
+		round()
+		if n := db.Client().Exists(t.Context(), apps.FactsKey).Val(); n != 0 {
+			t.Error("facts were left that nobody wants to hear of")
+		}
+		tells.Store(1)
+		round()
+		if n := left.Load(); n != 2 {
+			t.Errorf("the relay was called %d times, want 2", n)
+		}
+		tells.Store(2)
+		round()
+		var got []string
+		for _, m := range db.Client().XRange(t.Context(), apps.FactsKey, "-", "+").Val() {
+			if m.Values["k"] != app || m.Values["a"] == "" {
+				t.Errorf("the entry is %v", m.Values)
+			}
+			got = append(got, m.Values["t"].(string)+" "+m.Values["d"].(string))
+		}
+		first, again := `app.paused {"app":"`+app+`","reason":"403 \"Forbidden\"\nnow"}`, `app.paused {"app":"`+app+`","reason":"again"}`
+		resumed := `app.resumed {"app":"` + app + `"}`
+		if want := []string{first, again, first, resumed, again, resumed}; !slices.Equal(got, want) {
+			t.Errorf("left %q, want %q", got, want)
+		}
+	})
+}
+
 func TestTakeProbe(t *testing.T) {
 	t.Parallel()
 	storetest.EachRedisAlone(t, func(t *testing.T, db *redisdb.DB) {
-		s := apps.New(db)
+		s := apps.New(db, apps.Options{})
 		var won atomic.Int32
 		var wg sync.WaitGroup
 		for range 20 {
@@ -93,7 +154,7 @@ func TestTakeProbe(t *testing.T) {
 func TestAskProbe(t *testing.T) {
 	t.Parallel()
 	storetest.EachRedisAlone(t, func(t *testing.T, db *redisdb.DB) {
-		s := apps.New(db)
+		s := apps.New(db, apps.Options{})
 		const one, two, other = "a/production", "a/fcm", "b/production"
 		taken := func(app string, want bool) {
 			t.Helper()

@@ -8,6 +8,7 @@
 //	ff:{apps}:probe:<app>     string  one probe interval
 //	ff:{apps}:asked           hash    1 minute after its last change
 //	ff:{apps}:once:<name>     string  24 h: an Idempotency-Key with which probes were asked for
+//	ff:{apps}:facts:out       stream  until they are moved: facts about apps (store/facts)
 //
 // A field of the first hash is an app, and its value is "<state> <since ms> <reason>". The messages of a
 // paused app wait in parked streams of the queue "notifications". While an app is resuming, its

@@ -7,6 +7,9 @@ const (
 	keyAsked  = "ff:{apps}:asked"
 )
 
+// FactsKey has the facts about apps until the relay moves them (store/facts).
+const FactsKey = "ff:{apps}:facts:out"
+
 // keepPaused is how long a pause is remembered after its last change. Whatever
 // is still parked then is tried again.
 const keepPaused = 7 * 24 * time.Hour

@@ -23,6 +23,7 @@ type creation struct {
 	once    api.Idempotency
 	message string
 	push    bool
+	tells   bool // facts tell of the message
 	stamps  []string
 }
 
@@ -100,13 +101,14 @@ func (s *Store) create(ctx context.Context, n *creation) (status int64, err erro
 	if n.once.Key != "" {
 		digest = digestOf(n.once)
 	}
+	n.tells = n.message != "" && s.o.Tells(api.FactChatMessage)
 	var members strings.Builder
 	for i, stamp := range n.stamps {
 		members.WriteString(n.chat.Members[i] + " " + stamp + " ")
 	}
 	args := []any{
 		n.chat.Epoch, digest, keyTTL.Milliseconds(), members.String(), membershipChannels,
-		n.chat.Members[0], n.message, s.MessageChannel(n.chat.ID), flag(n.push),
+		n.chat.Members[0], n.message, s.MessageChannel(n.chat.ID), flag(n.push), flag(n.tells),
 	}
 	keys := append(chatKeys(n.chat.ID), recordKey(n.chat.ID, n.once.Name()))
 	reply, err := s.db.List(ctx, redisdb.Write, s.chatCmdWith(ctx, s.createScript, keys, args...))
@@ -115,6 +117,9 @@ func (s *Store) create(ctx context.Context, n *creation) (status int64, err erro
 	}
 	if status = redisdb.Number(reply[0]); status == statusDone || status == statusReplayed {
 		n.chat.Epoch = redisdb.Text(reply[1])
+	}
+	if status == statusDone && n.tells {
+		s.o.Left(bucketOf(n.chat.ID))
 	}
 	return status, nil
 }

@@ -9,6 +9,7 @@
 //	ff:{chat:<b>}:own:<chat>/<user>  zset    the oldest age kept   the user's own messages above the position
 //	ff:{chat:<b>}:once:<hash>        string  24 h, or 15 s         the result of an Idempotency-Key, or of a call that sent or left
 //	ff:{chat:<b>}:due                zset    while pushes are due  chat -> since when, in ms
+//	ff:{chat:<b>}:facts:out          stream  until they are moved  facts about messages (store/facts)
 //	ff:{chats:<user>}:index          zset    the user's last chat  chat -> stamp of the join, a time in us
 //	ff:{chatkey:<hash>}:claim        string  24 h                  the body for which a key of POST /v1/chats is held
 //	ff:{chatsweep}:turn              string  12 s                  the process that sweeps pushes that were left behind

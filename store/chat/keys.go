@@ -18,6 +18,12 @@ import (
 // chats.
 const buckets = 256
 
+// Buckets is the number of outboxes with facts about chats, each with a FactsKey.
+const Buckets = buckets
+
+// FactsKey has the facts about the chats of a bucket until the relay moves them (store/facts).
+func FactsKey(bucket int) string { return bucketTag(bucket) + "facts:out" }
+
 func bucketOf(chat string) int { return int(crc32.ChecksumIEEE([]byte(chat)) % buckets) }
 
 // bucketTag is the beginning of all keys of a bucket.

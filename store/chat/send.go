@@ -129,7 +129,8 @@ func (s *Store) newCrowds() []*redisdb.Crowd[*sending] {
 // indexes have the chats, except on a Cluster, where the indexes may be on other masters.
 func (s *Store) sendAll(ctx context.Context, messages []*sending) {
 	slices.SortStableFunc(messages, func(a, b *sending) int { return strings.Compare(a.Chat, b.Chat) })
-	cmd := s.sendCmd(ctx, messages)
+	tells := s.o.Tells(api.FactChatMessage)
+	cmd := s.sendCmd(ctx, messages, tells)
 	cmds := []redis.Cmder{cmd}
 	for _, m := range messages {
 		if m.indexed != nil {
@@ -150,12 +151,15 @@ func (s *Store) sendAll(ctx context.Context, messages []*sending) {
 		if m.err = err; err == nil {
 			m.answer = answers[i]
 			m.err = s.sendError(m)
+			if tells && (i == 0 || m.Chat != messages[i-1].Chat) {
+				s.o.Left(bucketOf(m.Chat))
+			}
 		}
 	}
 }
 
-// sendCmd makes the command that runs the script with the messages, in the order of their chats.
-func (s *Store) sendCmd(ctx context.Context, messages []*sending) *redis.Cmd {
+// sendCmd makes the command that runs the script with the messages, in the order of their chats, and tells of them if tells is set.
+func (s *Store) sendCmd(ctx context.Context, messages []*sending, tells bool) *redis.Cmd {
 	call, channels := recordKey(messages[0].Chat, newRequest()), s.messageChannels(messages[0].Chat)
 	keys := make([]string, 0, 3*len(messages)+1)
 	args := make([]any, 0, 5*len(messages))
@@ -175,7 +179,7 @@ func (s *Store) sendCmd(ctx context.Context, messages []*sending) *redis.Cmd {
 		}
 		messages = messages[n:]
 	}
-	common := []any{requestTTL.Milliseconds(), keyTTL.Milliseconds(), channels, chats}
+	common := []any{requestTTL.Milliseconds(), keyTTL.Milliseconds(), channels, flag(tells), chats}
 	return s.chatCmdWith(ctx, s.sendScript, append(keys, call), append(common, args...)...)
 }
 

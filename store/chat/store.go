@@ -24,6 +24,10 @@ type Options struct {
 	MaxBytes int64
 	// MaxAge is how long a message is kept; default 30 days, at least 1 ms.
 	MaxAge time.Duration
+	// Tells reports whether facts of a type are told (facts.Switch.On); default: none are. Left is called when facts may have
+	// been left in a bucket's FactsKey; it takes no time. Default: the relay finds them.
+	Tells func(typ string) bool
+	Left  func(bucket int)
 	// Logger receives repairs that failed and are tried again later; default: discarded.
 	Logger *slog.Logger
 }
@@ -34,6 +38,12 @@ func (o Options) withDefaults() Options {
 	o.MaxAge = cmp.Or(o.MaxAge, api.DefaultChatMaxAge)
 	o.MaxAge = max(o.MaxAge, time.Millisecond)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	if o.Tells == nil {
+		o.Tells = func(string) bool { return false }
+	}
+	if o.Left == nil {
+		o.Left = func(int) {}
+	}
 	return o
 }
 

@@ -6,7 +6,8 @@
 --       record, 3 lifetime of the record in ms, 4 members or '': each with the
 --       stamp of the join, separated by blanks, 5 prefix of the channels of
 --       members, 6 creator, 7 first message or '', 8 channel of messages, 9 1
---       if the message should be pushed, after those of part_chat.lua
+--       if the message should be pushed, 10 1 if a fact tells of it, after those of
+--       part_chat.lua
 -- RETURNS: status 1 made, 2 made by an earlier request, 3 the key was used with
 --          another body, 5 the chat exists, 6 it would be made; then after 1 and 2
 --          the epoch
@@ -14,8 +15,9 @@
 -- @include lua/part_trim.lua
 -- @include lua/part_tell.lua
 -- @include lua/part_append.lua
+-- @include lua/part_facts.lua
 local RECORD = KEYS[3]
-local epoch, digest, ttl, members, member_channel, creator, text, channel, push = unpack(ARGV, OWN)
+local epoch, digest, ttl, members, member_channel, creator, text, channel, push, tells = unpack(ARGV, OWN)
 local CHUNK = 100
 
 -- enter makes users members of the chat.
@@ -54,5 +56,9 @@ for user, stamp in string.gmatch(members, '(%S+) (%S+)') do
   end
 end
 enter(users, stamps)
-if text ~= '' then append(meta(), { int(now) .. ' ' .. creator .. ' ' .. text }, { creator }, #text, 0, channel, push == '1') end
+if text ~= '' then
+  c = meta()
+  append(c, { int(now) .. ' ' .. creator .. ' ' .. text }, { creator }, #text, 0, channel, push == '1')
+  if tells == '1' then leave_messages(c, { creator }) end
+end
 return { 1, epoch }

@@ -5,8 +5,8 @@
 --       (string) of each message with an idempotency key; at last the record (string)
 --       of this call
 -- ARGV: 1 lifetime of this call's record in ms, 2 of a message's, 3 prefix of the
---       channels of messages, 4 how many chats, 5.. of each chat how many messages, how
---       many have a record, 1 if they should be pushed, their senders, their texts, and,
+--       channels of messages, 4 1 if facts tell of messages, 5 how many chats, 6.. of each
+--       chat how many messages, how many have a record, 1 if they should be pushed, their senders, their texts, and,
 --       if some have a record, the digests of their bodies ('' without); all after those
 --       of part_chat.lua
 -- RETURNS: a line for each message: "0" no such chat, "1 <id> <time in ms>" sent,
@@ -16,8 +16,9 @@
 -- @include lua/part_trim.lua
 -- @include lua/part_tell.lua
 -- @include lua/part_append.lua
+-- @include lua/part_facts.lua
 local CALL = KEYS[#KEYS]
-local call_ttl, record_ttl, channels, chats = unpack(ARGV, OWN, OWN + 3)
+local call_ttl, record_ttl, channels, tells, chats = unpack(ARGV, OWN, OWN + 4)
 
 -- A client that lost the answer sends the same call again.
 local before = call('GET', CALL)
@@ -73,13 +74,14 @@ local function send(text, n, records, push, from, key)
   end
   if not entries then return end
   append(c, entries, senders, bytes, acked, channels .. NAME, push)
+  if tells == '1' then leave_messages(c, senders) end
   sent = true
 end
 
 -- each_chat calls f for each chat, with the index of its first key, the index of its first
 -- argument, the number of its messages, how many of them have a record, and the chat's number.
 local function each_chat(f)
-  local key, from = 1, OWN + 4
+  local key, from = 1, OWN + 5
   for i = 1, tonumber(chats) do
     local n, records = tonumber(ARGV[from]), tonumber(ARGV[from + 1])
     f(key, from, n, records, i)
