@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"fanfare/api"
 	"fanfare/delivery/apns/apnstest"
 	"fanfare/store/storetest"
 )
@@ -38,6 +39,8 @@ func (p *program) mustLiveALife(t *testing.T, apns *apnstest.Server) {
 	p.must(201, nil, "PUT", user+"/activities/"+deviceToken(5), map[string]string{
 		"platform": "apns", "topic": apnstest.DefaultTopic, "environment": "production", "kind": "update", "object": "match:7",
 	})
+	p.must(201, nil, "PUT", user+"/devices/"+deviceToken(6), device)
+	p.must(201, nil, "PUT", "/v1/users/dora/devices/"+deviceToken(6), device) // the user has lost it
 	p.must(204, nil, "PUT", user+"/opt-outs/like", nil)
 	p.must(204, nil, "PUT", user+"/mutes/album:1", nil)
 	p.must(204, nil, "PUT", user+"/topics/news", nil)
@@ -120,7 +123,7 @@ func TestE7_NothingIsLeftOfAnErasedUser(t *testing.T) {
 			return p
 		}
 		first, last := serve(), serve()
-		first.mustTellFacts("notification.failed")
+		first.mustTellFacts(api.FactTypes...)
 		first.mustLiveALife(t, apns)
 		var made, ticket map[string]string
 		first.must(201, &made, "POST", "/v1/users/"+eraseMe+"/tokens", map[string]any{"scopes": []string{"chat"}})

@@ -3,7 +3,6 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strings"
@@ -91,40 +90,14 @@ func TestH1_KillsLoseNoFact(t *testing.T) {
 	apns := apnstest.Start(t, apnstest.Options{})
 	apns.ScriptFunc(refusing(devices))
 	vars := quick(append(apns.Env(), "FANFARE_REDIS_URL="+storetest.Redis(t).URL(), "FANFARE_DATABASE_URL="+storetest.MySQL(t))...)
-	var mu sync.Mutex
-	servers := mustServeMany(t, 2, vars...)
-	now := func() []*program {
-		mu.Lock()
-		defer mu.Unlock()
-		return slices.Clone(servers)
-	}
-	servers[0].mustRegister(devices)
-	servers[0].mustTellFacts(api.FactTypes...)
+	k := newKilled(t, vars)
+	k.now()[0].mustRegister(devices)
+	k.now()[0].mustTellFacts(api.FactTypes...)
 	pace := time.NewTicker(12 * time.Second / time.Duration(n)) // so that there is time for some kills
 	defer pace.Stop()
-	posts := &mixedPosts{n: n, servers: now, ids: make([]string, n), pace: pace.C}
-	done := make(chan error, 1)
-	go func() { done <- spread(n, posts.post) }()
-	f, posted, kills := newTold(), false, 0
-	for next := time.Now().Add(time.Second); !posted; {
-		select {
-		case err := <-done:
-			storetest.Must(t, err)
-			posted = true
-		default:
-			f.read(t, now()[rand.IntN(2)], 200*time.Millisecond)
-		}
-		if time.Now().After(next) && kills < 6 {
-			victim := kills % 2
-			now()[victim].kill()
-			fresh := mustServeMany(t, 1, vars...)[0]
-			mu.Lock()
-			servers[victim] = fresh
-			mu.Unlock()
-			kills++
-			next = time.Now().Add(time.Duration(500+rand.IntN(1500)) * time.Millisecond)
-		}
-	}
+	posts := &mixedPosts{n: n, servers: k.now, ids: make([]string, n), pace: pace.C}
+	f := newTold()
+	k.run(f, func() error { return spread(n, posts.post) })
 	over := func() (left int) {
 		for _, id := range posts.ids {
 			if !slices.ContainsFunc(f.facts[id], func(one api.Fact) bool { return one.Type == api.FactEventDone }) {
@@ -134,17 +107,15 @@ func TestH1_KillsLoseNoFact(t *testing.T) {
 		return left
 	}
 	storetest.Eventually(t, 3*time.Minute, "all events are told to be over", func() bool {
-		f.read(t, now()[0], time.Second)
+		f.read(t, k.now()[0], time.Second)
 		return over() == 0
 	})
-	if f.read(t, now()[0], 2*time.Second); f.gap != 0 {
+	if f.read(t, k.now()[0], 2*time.Second); f.gap != 0 {
 		t.Errorf("a gap of %d", f.gap)
 	}
-	if t.Logf("%d events, %d kills, %d facts", n, kills, len(f.ids)); kills < 2 {
-		t.Error("too few kills")
-	}
-	posts.check(t, now()[0], f)
-	f.checkLetters(t, now()[0])
+	t.Logf("%d events, %d kills, %d facts", n, k.kills, len(f.ids))
+	posts.check(t, k.now()[0], f)
+	f.checkLetters(t, k.now()[0])
 }
 
 // mixedPosts are events of different sizes.
