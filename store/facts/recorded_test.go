@@ -96,7 +96,7 @@ func TestH1_FactsOnRecordAreToldOnce(t *testing.T) {
 		const devices, drops = 23, 5
 		want := map[string][]string{}
 		for i := range devices * drops {
-			n, reason := i%devices, fmt.Sprint("reason ", i/devices)
+			n, reason := i/drops, fmt.Sprint("reason ", i%drops)
 			keys := r.mustDrop(n, reason)
 			want[keys[0]] = append(want[keys[0]], reason)
 			dying := r.process(storetest.Faulty(t, db, storetest.DieAt(rand.IntN(4)).Fault))

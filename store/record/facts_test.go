@@ -104,6 +104,9 @@ func TestH1_NoFactWithoutADrop(t *testing.T) {
 		mustPutDropped("carol", "bob") // bob had lost it before
 		mustActivity(t, db, "alice", "", token(4), activity())
 		setState(t, db, token(4), api.DeviceDropped, "Unregistered")
+		mustActivity(t, db, "alice", "", token(5), activity())
+		_, _, err = db.PutDevice(ctx, record.DeviceWrite{User: "bob", Token: token(5), Owner: "alice", Tells: yes}, request())
+		storetest.Must(t, err)
 		if n := mustFacts(t, db); n != 0 {
 			t.Errorf("%d facts on record", n)
 		}
