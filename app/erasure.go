@@ -39,6 +39,7 @@ func (a *app) openErasure() {
 			{Name: "reservations", Run: a.eraseReservations},
 			{Name: "sends", Run: a.awaitSends},
 			{Name: "keys", Run: a.eraseKeys},
+			{Name: "facts", Run: a.eraseFacts}, // after the keys: facts are moved from outboxes to lanes
 			{Name: "presence", Run: a.erasePresence},
 			{Name: "rest", Run: a.eraseRest},
 		},
@@ -174,7 +175,7 @@ func (a *app) eraseKeys(ctx context.Context, o *record.Operation) (erasure.Found
 		if err != nil {
 			return err
 		}
-		told, err := a.facts.Erase(ctx, o, keys)
+		told, err := a.facts.EraseLeft(ctx, o, keys)
 		found.Removed[erasedFacts] += told
 		if err != nil {
 			return err
@@ -182,6 +183,12 @@ func (a *app) eraseKeys(ctx context.Context, o *record.Operation) (erasure.Found
 		return a.events.EraseMarks(ctx, o, keys)
 	})
 	return found, err
+}
+
+// eraseFacts looks for the user in the lanes of facts.
+func (a *app) eraseFacts(ctx context.Context, o *record.Operation) (erasure.Found, error) {
+	n, err := a.facts.Erase(ctx, o)
+	return erasure.Found{Removed: map[string]int64{erasedFacts: n}}, err
 }
 
 // awaitSends waits for the end of the requests to push services that were under way when the operation began, if the

@@ -6,11 +6,9 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"fanfare/store/queue"
 	"fanfare/store/record"
 	"fanfare/store/redisdb"
 )
@@ -18,15 +16,30 @@ import (
 // erasePage is how many facts of a lane are looked at in one round trip.
 const erasePage = 1000
 
-// Erase deletes the facts that name a user and happened before an operation began, or are about events that were accepted before,
-// among keys of Redis, and counts them. Readers who have not come to them are told of a gap.
-func (s *Store) Erase(ctx context.Context, o *record.Operation, keys []string) (erased int64, err error) {
-	name, _ := json.Marshal(o.Subject) // a string always marshals
+// EraseLeft deletes the facts that name a user in the outboxes among keys of Redis. It counts those of what had happened when the
+// operation began: later ones go, too, but nobody waits until there are no more of them.
+//
+// It has to come before Erase: a fact that is moved meanwhile is found where it was, or where it is then, because a relay deletes it in
+// its outbox when the lane has it. One that a relay has read already when it is deleted in its outbox comes into the lane afterwards,
+// where the next pass finds it.
+func (s *Store) EraseLeft(ctx context.Context, o *record.Operation, keys []string) (erased int64, err error) {
 	for _, key := range keys {
-		if !strings.HasSuffix(key, "}:facts") && !strings.HasSuffix(key, "}:facts:out") {
+		if !strings.HasSuffix(key, "}:facts:out") {
 			continue
 		}
-		n, err := s.eraseFrom(ctx, key, o, string(name))
+		n, err := s.eraseFrom(ctx, key, o)
+		if erased += n; err != nil {
+			return erased, err
+		}
+	}
+	return erased, nil
+}
+
+// Erase deletes the facts that name a user in the lanes, and counts as EraseLeft does. Readers who have not come to them are told of
+// a gap.
+func (s *Store) Erase(ctx context.Context, o *record.Operation) (erased int64, err error) {
+	for n := range s.Lanes() {
+		n, err := s.eraseFrom(ctx, s.lane(n), o)
 		if erased += n; err != nil {
 			return erased, err
 		}
@@ -35,7 +48,7 @@ func (s *Store) Erase(ctx context.Context, o *record.Operation, keys []string) (
 }
 
 // eraseFrom deletes them from one lane or outbox.
-func (s *Store) eraseFrom(ctx context.Context, key string, o *record.Operation, name string) (erased int64, err error) {
+func (s *Store) eraseFrom(ctx context.Context, key string, o *record.Operation) (erased int64, err error) {
 	for from := "-"; ; {
 		found, err := redisdb.Value(ctx, s.o.DB, redisdb.Read, redis.NewXMessageSliceCmd(ctx, "xrange", key, from, "+", "COUNT", erasePage))
 		if err != nil {
@@ -44,13 +57,13 @@ func (s *Store) eraseFrom(ctx context.Context, key string, o *record.Operation, 
 		args := []any{"xdel", key}
 		for _, m := range found {
 			from = "(" + m.ID
-			if isOld(m, o) && names(redisdb.Text(m.Values["d"]), o.Subject, name) {
+			if names(redisdb.Text(m.Values["d"]), o.Subject) {
 				args = append(args, m.ID)
+				erased += old(m, o)
 			}
 		}
 		if len(args) > 2 {
-			n, err := redisdb.Value(ctx, s.o.DB, redisdb.Write, redis.NewIntCmd(ctx, args...))
-			if erased += n; err != nil {
+			if _, err := redisdb.Value(ctx, s.o.DB, redisdb.Write, redis.NewIntCmd(ctx, args...)); err != nil {
 				return erased, fmt.Errorf("delete facts of a user: %w", err)
 			}
 		}
@@ -60,26 +73,24 @@ func (s *Store) eraseFrom(ctx context.Context, key string, o *record.Operation, 
 	}
 }
 
-// isOld reports whether what an entry tells happened before an operation began, or to an event that was there then. The entry itself
-// may be newer: facts of other slots, and of SQL, are moved later.
-func isOld(m redis.XMessage, o *record.Operation) bool {
+// old is 1 if what an entry tells had happened when an operation began, by the clock of Redis or of SQL.
+func old(m redis.XMessage, o *record.Operation) int64 {
 	p, _ := parsePosition(m.ID)
-	began := o.Since
-	if ofRecord[redisdb.Text(m.Values["t"])] {
-		began = o.CreatedAt
-	}
 	at, err := strconv.ParseInt(redisdb.Text(m.Values["a"]), 10, 64)
 	if err != nil {
 		at = p.ms
 	}
-	return at <= began || queue.MadeBefore(redisdb.Text(m.Values["k"]), time.UnixMilli(o.Since))
+	if at <= max(o.Since, o.CreatedAt) {
+		return 1
+	}
+	return 0
 }
 
-// names reports whether the data of a fact names a user. name is the user as JSON has it.
-func names(data, user, name string) bool {
+// names reports whether the data of a fact names a user.
+func names(data, user string) bool {
 	var d struct {
 		User   string `json:"user"`
 		Sender string `json:"sender"` // of a message
 	}
-	return strings.Contains(data, name) && json.Unmarshal([]byte(data), &d) == nil && (d.User == user || d.Sender == user)
+	return strings.Contains(data, user) && json.Unmarshal([]byte(data), &d) == nil && (d.User == user || d.Sender == user)
 }

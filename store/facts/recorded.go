@@ -11,7 +11,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"fanfare/api"
 	"fanfare/store/record"
 	"fanfare/store/redisdb"
 )
@@ -28,9 +27,6 @@ const (
 	// keepRowsOver is how much longer a lane remembers the id of a row than facts are kept. A row that is older than that is not told.
 	keepRowsOver = 24 * time.Hour
 )
-
-// ofRecord are the types of facts whose steps are in SQL. When they happened is a time of the database's clock.
-var ofRecord = map[string]bool{api.FactDeviceDropped: true}
 
 // Recorded notes that a step in SQL has left facts about these keys: RunRecorded tells them at once. It takes no time.
 func (s *Store) Recorded(keys ...string) {
