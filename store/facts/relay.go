@@ -81,7 +81,7 @@ func (s *Store) Run(ctx context.Context) error {
 
 // sweepTime is how often all outboxes are looked at now.
 func (s *Store) sweepTime() time.Duration {
-	if slices.ContainsFunc(api.FactTypes, s.o.On) {
+	if s.tells() {
 		return sweepEvery
 	}
 	return restEvery

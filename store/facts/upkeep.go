@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"fanfare/api"
 	"fanfare/store/redisdb"
 )
 
@@ -16,6 +18,9 @@ const (
 	// trimEvery is how often old facts are dropped, and trimStep how many at once at most, of each stream. Without a number of
 	// its own Redis drops 10,000.
 	trimEvery, trimStep = 10 * time.Second, 200_000
+	// trimAtRest is how often they are dropped while this process tells none: they only get older, unless another one cannot read which
+	// types are on.
+	trimAtRest = time.Minute
 	// unlimited is what all lanes may take of a Redis without maxmemory.
 	unlimited = 512 << 20
 	// forgetEvery is how often outboxes that are gone are forgotten, forgetLate how much later than could be, because the clocks of
@@ -25,9 +30,12 @@ const (
 
 // RunUpkeep drops facts that are too old or take too much room, until ctx ends.
 func (s *Store) RunUpkeep(ctx context.Context) error {
-	var forgot time.Time
+	var trimmed, forgot time.Time
 	for ctx.Err() == nil {
-		err := s.Trim(ctx)
+		var err error
+		if s.trimDue(trimmed) {
+			err, trimmed = s.Trim(ctx), time.Now()
+		}
 		if time.Since(forgot) >= forgetEvery {
 			forgot = time.Now()
 			err = errors.Join(err, s.Forget(ctx))
@@ -39,6 +47,12 @@ func (s *Store) RunUpkeep(ctx context.Context) error {
 	}
 	return nil
 }
+
+// trimDue reports whether it is time to drop facts, which was last done at a time.
+func (s *Store) trimDue(last time.Time) bool { return s.tells() || time.Since(last) >= trimAtRest }
+
+// tells reports whether facts of any type are written.
+func (s *Store) tells() bool { return slices.ContainsFunc(api.FactTypes, s.o.On) }
 
 // Trim drops the facts that are older than they are kept, and the oldest of lanes that have too many, or that together take more
 // than their share of Redis' memory. Lanes whose master is away are left as they are, and the error is theirs.

@@ -3,12 +3,11 @@ package facts
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"fanfare/api"
-	"fanfare/store/queue"
 	"fanfare/store/record"
 	"fanfare/store/redisdb"
 	"fanfare/store/storetest"
