@@ -29,7 +29,8 @@
 // # Which facts there are
 //
 // Only facts of the types that somebody asked for are written (Switch). SQL knows them, and each process reads them every
-// second. A process that could not read them for three seconds writes facts of all types.
+// second. A process that could not read them for three seconds writes facts of all types, also if none was on when it read them last:
+// another process that has SQL may have turned one on since, and has promised that none is missing after five seconds.
 //
 // Keys, all beside those of the shards of the queues (store/queue/shard), and so with their prefixes:
 //
