@@ -11,8 +11,9 @@ import (
 )
 
 const (
-	// pollEvery is how often a lane is read if nobody says that it has new facts.
-	pollEvery = time.Second
+	// pollEvery is how often the end of a lane is looked at if nobody says that it has new facts, and readEvery how often a webhook
+	// reads a lane although its end is where it was.
+	pollEvery, readEvery = time.Second, passEvery
 	// passEvery is how often a position is noted that only facts of other types were before, and keepEvery how often one is
 	// noted again that does not move, so that it is kept.
 	passEvery, keepEvery = 10 * time.Second, time.Hour
@@ -58,8 +59,8 @@ func sleep(ctx context.Context, d time.Duration) {
 }
 
 // run sends until ctx ends. A request that is under way then may end.
-func (l *lane) run(ctx context.Context) {
-	told, leave := l.s.o.Feed.Join(ctx)
+func (l *lane) run(ctx context.Context, w *watch) {
+	told, leave := w.join()
 	defer leave()
 	l.told = told
 	failing := false
@@ -119,7 +120,7 @@ func (l *lane) gather(ctx context.Context) (*batch, error) {
 			return nil, err
 		}
 		if !b.moved {
-			_ = wake.Await(ctx, l.told, pollEvery)
+			_ = wake.Await(ctx, l.told, readEvery)
 		}
 		return b, nil
 	case len(b.facts) == most, len(b.body) > maxBatch/2, l.pace.failing():

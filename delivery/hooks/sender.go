@@ -115,7 +115,8 @@ func (s *Sender) own(ctx context.Context, n int) {
 	defer readers.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	have := map[string]*running{}
+	watch, have := newWatch(), map[string]*running{}
+	readers.Go(func() { watch.run(ctx, s.o.Feed, n) })
 	for ctx.Err() == nil {
 		all, changed := s.o.Webhooks.All()
 		for id, old := range have {
@@ -126,7 +127,7 @@ func (s *Sender) own(ctx context.Context, n int) {
 		}
 		for id, w := range all {
 			if w.State == api.WebhookOn && (have[id] == nil || have[id].w.Series != w.Series || !have[id].w.UpdatedAt.Equal(w.UpdatedAt.Time) || len(have[id].w.Secrets) != len(w.Secrets)) {
-				have[id] = s.start(ctx, &readers, w, n, have[id])
+				have[id] = s.start(ctx, &readers, newLane(s, w, n), watch, have[id])
 			}
 		}
 		if len(have) == 0 {
@@ -140,9 +141,9 @@ func (s *Sender) own(ctx context.Context, n int) {
 }
 
 // start starts a reader. It begins when the one before it, which may be nil, has ended.
-func (s *Sender) start(ctx context.Context, readers *sync.WaitGroup, w *record.Webhook, n int, old *running) *running {
+func (s *Sender) start(ctx context.Context, readers *sync.WaitGroup, l *lane, watch *watch, old *running) *running {
 	ctx, cancel := context.WithCancel(ctx)
-	r := &running{w: w, cancel: cancel, done: make(chan struct{})}
+	r := &running{w: l.w, cancel: cancel, done: make(chan struct{})}
 	if old != nil {
 		old.cancel()
 	}
@@ -152,7 +153,7 @@ func (s *Sender) start(ctx context.Context, readers *sync.WaitGroup, w *record.W
 		if old != nil {
 			<-old.done
 		}
-		newLane(s, w, n).run(ctx)
+		l.run(ctx, watch)
 	})
 	return r
 }

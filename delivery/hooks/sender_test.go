@@ -253,3 +253,23 @@ func TestH9_RedisAway(t *testing.T) {
 	storetest.Eventually(t, time.Minute, "all facts", func() bool { return s.count() == 300 })
 	s.mustHaveAll(2, 150)
 }
+
+// Webhooks with nothing to send cost a look at the end of each lane, however many they are, and hear of a new fact at once.
+func TestManyWebhooksAtRest(t *testing.T) {
+	t.Parallel()
+	const lanes, hooks, seconds = 2, 30, 6
+	w := setup(t, lanes)
+	s := newReceiver(t, nil)
+	for n := range hooks {
+		w.mustPut(fmt.Sprint("hook", n), s.URL, 10)
+	}
+	w.start(poster(s))
+	storetest.Eventually(t, soon, "all read", func() bool { reads, _ := w.feed.calls(); return reads >= lanes*hooks })
+	reads, looks := w.feed.calls()
+	storetest.Eventually(t, soon, "some seconds are over", func() bool { _, now := w.feed.calls(); return now >= looks+lanes*seconds })
+	if now, _ := w.feed.calls(); now-reads > lanes*hooks*seconds*2/3 {
+		t.Errorf("%d webhooks at rest read %d times while the ends of %d lanes were looked at %d times", hooks, now-reads, lanes, seconds)
+	}
+	w.feed.add(1, "a", "k", 1)
+	storetest.Eventually(t, soon, "all are told", func() bool { return len(s.facts()) == hooks })
+}

@@ -34,6 +34,8 @@ type memory struct {
 	mu    sync.Mutex
 	lanes []memoryLane
 	told  map[chan struct{}]bool
+	reads int // calls of ReadLane
+	looks int // calls of End
 }
 
 type memoryLane struct {
@@ -73,6 +75,7 @@ func (m *memory) Lanes() int { return len(m.lanes) }
 func (m *memory) ReadLane(_ context.Context, lane int, after string, types func(string) bool, most, bytes int) (facts []api.Fact, next string, gap int64, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.reads++
 	l := &m.lanes[lane]
 	at := 0
 	if after != "" {
@@ -307,4 +310,18 @@ func (w *world) mustProgress(l *lane) webhooks.Progress {
 	all, err := w.Progress(w.t.Context(), l.w.Series, l.n)
 	storetest.Must(w.t, err)
 	return all[0]
+}
+
+func (m *memory) End(_ context.Context, lane int) (string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.looks++
+	return strconv.Itoa(len(m.lanes[lane].facts)), nil
+}
+
+// calls are how often lanes were read and their ends were looked at.
+func (m *memory) calls() (reads, looks int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.reads, m.looks
 }

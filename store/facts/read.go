@@ -136,13 +136,30 @@ func (s *Store) ReadLane(ctx context.Context, lane int, after string, types func
 		}
 	}
 	p.begins = p.after == position{}
-	part := s.look(ctx, []lanePlace{p})[0]
-	if part.err != nil {
-		return nil, after, 0, part.err
+	most, all := p.most, int64(0)
+	for looks := 1; ; looks++ {
+		part := s.look(ctx, []lanePlace{p})[0]
+		if part.err != nil {
+			return nil, after, 0, part.err
+		}
+		facts, at, more, gap := part.take(types, &room{facts: most, bytes: bytes, empty: true})
+		all += gap
+		if len(facts) > 0 || !more || looks == 2 {
+			s.missed.Add(all)
+			return facts, at.String(), all, nil
+		}
+		p = lanePlace{lane: lane, after: at, most: max(most, leastLook)} // most facts here may be of other types
 	}
-	facts, at, _, gap := part.take(types, &room{facts: p.most, bytes: bytes, empty: true})
-	s.missed.Add(gap)
-	return facts, at.String(), gap, nil
+}
+
+// End is the position of a lane behind its last fact, as ReadLane takes it.
+func (s *Store) End(ctx context.Context, lane int) (string, error) {
+	last, err := redisdb.Value(ctx, s.o.DB, redisdb.Read, redis.NewStringCmd(ctx, "get", s.last(lane)))
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return "", fmt.Errorf("find the end of lane %d of facts: %w", lane, err)
+	}
+	p, _ := parsePosition(last) // a script wrote it
+	return p.String(), nil
 }
 
 // Ends are the positions of all lanes behind their last facts, as ReadLane takes them.

@@ -243,6 +243,28 @@ func TestAnswersAreBounded(t *testing.T) {
 	}
 }
 
+// A reader that wants few facts of a rare type does not go past the others one by one.
+func TestAReadingOfFewFactsGoesFar(t *testing.T) {
+	t.Parallel()
+	w := setup(t, storetest.Open(t, "embedded"))
+	key := "k"
+	lane := w.q.LaneOf(key)
+	w.mustTell("other", key, leastLook)
+	w.mustTell("rare", key, 2)
+	rare := func(typ string) bool { return typ == "rare" }
+	all, next, gap, err := w.s.ReadLane(t.Context(), lane, "", rare, 1, 1<<20)
+	if err != nil || len(all) != 1 || numberOf(t, all[0]) != leastLook+1 || gap != 0 {
+		t.Fatalf("the first reading has %v, gap %d, %v", all, gap, err)
+	}
+	all, next, _, err = w.s.ReadLane(t.Context(), lane, next, rare, 1, 1<<20)
+	if err != nil || len(all) != 1 || numberOf(t, all[0]) != leastLook+2 {
+		t.Errorf("the second reading has %v, %v", all, err)
+	}
+	if end, err := w.s.End(t.Context(), lane); err != nil || end != next {
+		t.Errorf("it ends at %s, the lane at %s, %v", next, end, err)
+	}
+}
+
 // A reader who waits is told of a fact as soon as there is one; without rights to channels, within a second or so.
 func TestReadersWait(t *testing.T) {
 	t.Parallel()

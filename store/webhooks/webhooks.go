@@ -37,8 +37,9 @@ const (
 type Feed interface {
 	// Lanes is how many lanes there are.
 	Lanes() int
-	// Ends are the positions behind the last facts of all lanes.
+	// Ends are the positions behind the last facts of all lanes, and End is that of one lane.
 	Ends(ctx context.Context) ([]string, error)
+	End(ctx context.Context, lane int) (string, error)
 	// ReadLane reads facts of some types after a position ("": from the oldest there is), at most that many and that many
 	// bytes, but one in any case. next is the position after them and after those of other types, and gap how many facts
 	// after the position are kept no longer.

@@ -55,6 +55,8 @@ func (w *world) Lanes() int { return 2 }
 
 func (w *world) Ends(context.Context) ([]string, error) { return w.ends, w.away }
 
+func (w *world) End(_ context.Context, lane int) (string, error) { return w.ends[lane], w.away }
+
 // ReadLane reads one fact. A position is the number of facts before it.
 func (w *world) ReadLane(_ context.Context, lane int, after string, types func(string) bool, _, _ int) ([]api.Fact, string, int64, error) {
 	n, err := strconv.Atoi(after)
