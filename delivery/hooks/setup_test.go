@@ -232,6 +232,7 @@ type world struct {
 	redis *redisdb.DB
 	url   string
 	feed  *memory
+	told  webhooks.Feed // the feed that webhooks read; feed, unless a test sets another one
 	*webhooks.Store
 	mu     sync.Mutex
 	buried []string
@@ -240,6 +241,7 @@ type world struct {
 func setup(t testing.TB, lanes int) *world {
 	t.Helper()
 	w := &world{t: t, redis: storetest.Open(t, "embedded"), url: storetest.SQLite(t), feed: newMemory(lanes)}
+	w.told = w.feed
 	w.Store = w.store()
 	return w
 }
@@ -248,7 +250,7 @@ func setup(t testing.TB, lanes int) *world {
 func (w *world) store() *webhooks.Store {
 	w.t.Helper()
 	return webhooks.New(webhooks.Options{
-		Record: storetest.Record(w.t, w.url), DB: w.redis, Feed: w.feed, Plain: true,
+		Record: storetest.Record(w.t, w.url), DB: w.redis, Feed: w.told, Plain: true,
 		Beside: func(lane int, name string) string { return fmt.Sprintf("ff:{test:%d}:%s", lane, name) },
 	})
 }
@@ -261,7 +263,7 @@ func poster(s *receiver) *Poster {
 // sender is one of another process.
 func (w *world) sender(store *webhooks.Store, p *Poster) *Sender {
 	return New(Options{
-		Feed: w.feed, Webhooks: store, Locks: lock.New(w.redis, lock.Options{Name: "webhooks", Lease: 500 * time.Millisecond, MaxAttempts: 1 << 30}), Poster: p,
+		Feed: w.told, Webhooks: store, Locks: lock.New(w.redis, lock.Options{Name: "webhooks", Lease: 500 * time.Millisecond, MaxAttempts: 1 << 30}), Poster: p,
 		Bury: func(_ context.Context, _ *record.Webhook, f api.Fact, _ int) error {
 			w.mu.Lock()
 			defer w.mu.Unlock()
