@@ -2,13 +2,16 @@ package hooks
 
 import (
 	"context"
+	"maps"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"fanfare/api"
+	"fanfare/store/deadletters"
 	"fanfare/store/queue"
 	"fanfare/store/storetest"
 )
@@ -133,4 +136,50 @@ func TestH5_RetriedLettersLeavePlaces(t *testing.T) {
 	if most.Load() > mostLetters {
 		t.Errorf("%d were sent at once", most.Load())
 	}
+}
+
+// H5: all dead letters of webhooks are retried at once, many more than are sent at a time, and each fact is taken once.
+func TestH5_RetryAllLetters(t *testing.T) {
+	t.Parallel()
+	w := setup(t, 1)
+	s := newReceiver(t, nil)
+	l, _ := w.mustLane(s, 100)
+	jobs := queue.New(w.redis, queue.Options{Name: "jobs", Kind: api.DeadTask, Shards: 2})
+	storetest.Must(t, jobs.Init(t.Context()))
+	letters := &Letters{Jobs: jobs, Webhooks: w.Store, Poster: l.s.o.Poster}
+	all := deadletters.New(deadletters.Options{Queues: []*queue.Queue{jobs}, Jobs: jobs})
+	handlers := all.Handlers()
+	maps.Copy(handlers, letters.Handlers())
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var running sync.WaitGroup
+	running.Go(func() { _ = jobs.Run(ctx, queue.ByType(handlers)) })
+	t.Cleanup(func() { cancel(); running.Wait() })
+
+	const n = 10 * mostLetters
+	w.feed.add(0, "a", "k", n)
+	for _, f := range w.feed.lanes[0].facts {
+		storetest.Must(t, letters.Bury(t.Context(), l.w, f, 422))
+	}
+	dead := func() int64 {
+		stats, err := jobs.Stats(t.Context())
+		storetest.Must(t, err)
+		return stats.DeadLetters
+	}
+	storetest.Eventually(t, soon, "dead letters", func() bool { return dead() == n })
+	last, expect := w.redis.Clock(), int64(n)
+	storetest.Eventually(t, soon, "the clock goes on", func() bool { return w.redis.Clock().After(last.Add(2 * time.Millisecond)) })
+	begun, _, err := all.Begin(t.Context(), api.ActionRetryDead, &api.DeadLettersRequest{Kind: api.DeadTask, Reason: ReasonRefused, Before: new(api.At(last.Add(time.Millisecond))), Expect: &expect}, api.Idempotency{})
+	if err != nil || begun.Matched != n {
+		t.Fatalf("%+v %v", begun, err)
+	}
+	storetest.Eventually(t, soon, "all are taken", func() bool { return len(s.facts()) >= n && dead() == 0 })
+	got := s.facts()
+	slices.Sort(got)
+	if len(slices.Compact(got)) != n || len(s.got()) != n {
+		t.Errorf("%d facts came in %d requests, want %d", len(slices.Compact(got)), len(s.got()), n)
+	}
+	storetest.Eventually(t, soon, "the operation is done", func() bool {
+		o, err := all.Operation(t.Context(), begun.Operation)
+		return err == nil && o.State == api.OperationDone && *o.Left == 0
+	})
 }
