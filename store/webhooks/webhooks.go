@@ -27,6 +27,8 @@ const (
 	pollEvery = time.Second
 	// readEvery is how often it reads all webhooks although nobody has changed one: by then a secret may have ended.
 	readEvery = time.Minute
+	// outdated is after how long a process that cannot read the webhooks knows none any more: what it has read may have been deleted.
+	outdated = time.Minute
 	// secretBytes is the size of a secret.
 	secretBytes = 32
 	// secretPrefix begins a secret, so that it can be told from other ones (Standard Webhooks).
@@ -69,6 +71,8 @@ type Store struct {
 	o           Options
 	begin, step *redisdb.Script
 	known       atomic.Pointer[known]
+	checked     time.Time     // when Load was last sure of what is known
+	outdated    time.Duration // tests shorten it
 }
 
 // known are the webhooks as they were read last. It is never changed once published.
@@ -82,7 +86,7 @@ type known struct {
 // New makes a Store. It starts nothing.
 func New(o Options) *Store {
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	s := &Store{o: o, begin: redisdb.MustScript(scripts, "lua/webhook_begin.lua"), step: redisdb.MustScript(scripts, "lua/webhook_step.lua")}
+	s := &Store{o: o, begin: redisdb.MustScript(scripts, "lua/webhook_begin.lua"), step: redisdb.MustScript(scripts, "lua/webhook_step.lua"), outdated: outdated}
 	s.known.Store(&known{version: -1, changed: make(chan struct{})})
 	return s
 }
@@ -93,8 +97,21 @@ func (s *Store) Run(ctx context.Context) error {
 	return nil
 }
 
-// Load reads the webhooks if one was changed. It must not run twice at once.
+// Load reads the webhooks if one was changed. If it could not for a minute, there are none for All until it can again, so that a process
+// that is cut off from the database sends nothing to a webhook that was deleted. It must not run twice at once.
 func (s *Store) Load(ctx context.Context) error {
+	began := time.Now()
+	if err := s.load(ctx); err != nil {
+		if len(s.known.Load().all) > 0 && time.Since(s.checked) >= s.outdated {
+			s.publish(&known{version: -1})
+		}
+		return err
+	}
+	s.checked = began
+	return nil
+}
+
+func (s *Store) load(ctx context.Context) error {
 	old := s.known.Load()
 	version, err := s.o.Record.Version(ctx, record.VersionWebhooks)
 	if err != nil || version == old.version && time.Since(old.read) < readEvery {
@@ -104,13 +121,18 @@ func (s *Store) Load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	next := &known{version: version, read: time.Now(), all: make(map[string]*record.Webhook, len(list)), changed: make(chan struct{})}
+	next := &known{version: version, read: time.Now(), all: make(map[string]*record.Webhook, len(list))}
 	for i := range list {
 		next.all[list[i].ID] = &list[i]
 	}
-	s.known.Store(next)
-	close(old.changed)
+	s.publish(next)
 	return nil
+}
+
+// publish makes webhooks those that are known, and tells everybody.
+func (s *Store) publish(next *known) {
+	next.changed = make(chan struct{})
+	close(s.known.Swap(next).changed)
 }
 
 // All returns the webhooks by id, as they were read last, and a channel that is closed when there are newer ones. Nothing
