@@ -156,7 +156,7 @@ var errorTable = map[Code]Meaning{
 	CodeQueueFull: {http.StatusTooManyRequests, "The queue is full", true,
 		"The queue has 1,000,000 jobs that have not ended. Nothing was enqueued"},
 	CodeTooManyNames: {http.StatusTooManyRequests, "Too many names", true,
-		"There are as many values, or counters, as there may be: some 1,000,000; or there are 1,000 queues of jobs, 1,000 schedules, or 100 webhooks. Those that expire, are deleted, or are empty and unused for 7 days, make room"},
+		"There are as many values, or counters, as there may be: some 1,000,000; or there are 1,000 queues of jobs, 1,000 schedules, 100 webhooks, or 3 secrets of a webhook that sign. Those that expire, are deleted, or are empty and unused for 7 days, make room"},
 	CodeInternal: {http.StatusInternalServerError, "Internal error", true,
 		"A fault of the server; its log has it under the `request_id`. A change may have happened"},
 	CodeUnavailable: {http.StatusServiceUnavailable, "A dependency is out of reach; nothing happened", true,

@@ -10,6 +10,8 @@ const (
 	MaxWebhooks = 100
 	// MaxWebhookURL is the size of a webhook's URL in bytes.
 	MaxWebhookURL = 2048
+	// MaxWebhookSecrets is how many secrets of a webhook sign at a time.
+	MaxWebhookSecrets = 3
 	// DefaultWebhookMax is how many facts a request to a webhook has at most, unless the webhook says otherwise.
 	DefaultWebhookMax = 100
 )
@@ -47,7 +49,7 @@ type Webhook struct {
 	// Gone says that the receiver has turned the webhook off, by the answer 410.
 	Gone bool `json:"gone,omitempty"`
 	// SecretAt is when the newest secret was made, and OldSecretUntil how long the one before it signs as well. Absent: only
-	// one secret signs.
+	// one secret signs. A still older one ends earlier.
 	SecretAt       Time  `json:"secret_at" swaggertype:"string" format:"date-time"`
 	OldSecretUntil *Time `json:"old_secret_until,omitempty" swaggertype:"string" format:"date-time"`
 	CreatedAt      Time  `json:"created_at" swaggertype:"string" format:"date-time"`

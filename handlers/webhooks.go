@@ -107,7 +107,8 @@ func (s *server) deleteWebhook(ctx context.Context, in *webhookRequest) (*web.Re
 // postWebhookSecret gives a webhook another secret.
 //
 //	@Summary		Make another secret of a webhook
-//	@Description	The new secret signs within 3 s, and the one before it signs as well for 24 h. An older one ends. The secret is shown only in
+//	@Description	The new secret signs within 3 s, and the one before it signs as well for 24 h. At most three sign at a time: a further one is
+//	@Description	refused until the oldest has ended, so that repeating the call ends no secret that a receiver knows. The secret is shown only in
 //	@Description	this answer, so the call takes no Idempotency-Key. The call is logged.
 //	@Tags			facts
 //	@ID				postWebhookSecret
@@ -115,6 +116,7 @@ func (s *server) deleteWebhook(ctx context.Context, in *webhookRequest) (*web.Re
 //	@Param			id	path		string			true	"The webhook's id"	example(shop)
 //	@Success		201	{object}	api.NewSecret	"Made"
 //	@Failure		404	{object}	api.Problem		"not_found"
+//	@Failure		429	{object}	api.Problem		"too_many_names (three secrets sign), rate_limited"
 //	@Router			/v1/webhooks/{id}/secrets [post]
 func (s *server) postWebhookSecret(ctx context.Context, in *webhookRequest) (*web.Reply[api.NewSecret], error) {
 	w, secret, err := s.o.Webhooks.AddSecret(ctx, in.ID)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -47,6 +48,15 @@ func TestH7_SecretsAreShownOnce(t *testing.T) {
 		}
 		if secrets[0] == secrets[1] {
 			t.Error("the second secret is the first")
+		}
+		third := w.post(hookS+"/secrets", "").wants(t, 201, `{"secret":"*","old_secret_until":"*"}`)
+		refused := w.post(hookS+"/secrets", "")
+		if wait, err := strconv.Atoi(refused.header.Get("Retry-After")); refused.status != 429 || refused.member(t, "code") != "too_many_names" || err != nil || wait < 23*3600 {
+			t.Errorf("a fourth secret: %d %s", refused.status, refused.body)
+		}
+		secrets = append(secrets, third.member(t, "secret"))
+		if all, err := w.webhooks.Get(t.Context(), "s"); err != nil || !slices.Equal(all.Secrets, []string{secrets[2], secrets[1], secrets[0]}) {
+			t.Errorf("%v sign, %v", all, err)
 		}
 		w.post("/v1/webhooks/none/secrets", "").wants(t, 404, problem(api.CodeNotFound, "there is no webhook none"))
 		w.post(hookS+"/secrets", "", "Idempotency-Key: k").wants(t, 400, problem(api.CodeInvalidRequest, "this call takes no Idempotency-Key: its answer is a secret and is not kept"))

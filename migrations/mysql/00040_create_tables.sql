@@ -276,8 +276,7 @@ CREATE TABLE IF NOT EXISTS webhooks (
     gone       BOOLEAN      NOT NULL,
     secret     VARCHAR(128) NOT NULL,
     secret_at  BIGINT       NOT NULL,
-    old_secret VARCHAR(128) NOT NULL,
-    old_until  BIGINT       NOT NULL,
+    old_secrets VARCHAR(1024) NOT NULL,
     created_at BIGINT       NOT NULL,
     updated_at BIGINT       NOT NULL
 ) ENGINE = InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin;

@@ -276,8 +276,7 @@ CREATE TABLE IF NOT EXISTS webhooks (
     gone       BOOLEAN          NOT NULL,
     secret     TEXT COLLATE "C" NOT NULL,
     secret_at  BIGINT           NOT NULL,
-    old_secret TEXT COLLATE "C" NOT NULL,
-    old_until  BIGINT           NOT NULL,
+    old_secrets TEXT COLLATE "C" NOT NULL,
     created_at BIGINT           NOT NULL,
     updated_at BIGINT           NOT NULL
 );

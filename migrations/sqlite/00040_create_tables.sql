@@ -276,8 +276,7 @@ CREATE TABLE IF NOT EXISTS webhooks (
     gone       BOOLEAN NOT NULL,
     secret     TEXT    NOT NULL,
     secret_at  INTEGER NOT NULL,
-    old_secret TEXT    NOT NULL,
-    old_until  INTEGER NOT NULL,
+    old_secrets TEXT   NOT NULL,
     created_at INTEGER NOT NULL,
     updated_at INTEGER NOT NULL
 ) WITHOUT ROWID;

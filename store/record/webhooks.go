@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jmoiron/sqlx"
@@ -13,7 +14,7 @@ import (
 	"fanfare/api"
 )
 
-// oldSecretTTL is how long the secret before the newest one signs as well.
+// oldSecretTTL is how long a secret signs that another one has replaced.
 const oldSecretTTL = 24 * time.Hour
 
 // Webhook is a webhook with what its sender needs. Secrets and Series are shown to nobody but who sends.
@@ -33,14 +34,19 @@ type webhookRow struct {
 	Gone       bool   `db:"gone"`
 	Secret     string `db:"secret"`
 	SecretAt   int64  `db:"secret_at"`
-	OldSecret  string `db:"old_secret"`
-	OldUntil   int64  `db:"old_until"`
+	OldSecrets string `db:"old_secrets"` // a JSON list of oldSecret, the newest first; "": there is none
 	CreatedAt  int64  `db:"created_at"`
 	UpdatedAt  int64  `db:"updated_at"`
 	Now        int64  `db:"now_ms"`
 }
 
-const webhookColumns = "id, definition, series, gone, secret, secret_at, old_secret, old_until, created_at, updated_at"
+const webhookColumns = "id, definition, series, gone, secret, secret_at, old_secrets, created_at, updated_at"
+
+// oldSecret is a secret that another one has replaced.
+type oldSecret struct {
+	Secret string `json:"secret"`
+	Until  int64  `json:"until"` // it signs, in ms
+}
 
 // PutWebhook creates or replaces a webhook, for a request with all its defaults; api.CodeTooManyNames for one too many.
 // A new one gets the secret and the series. The same again changes nothing, but turns on a webhook that its receiver has
@@ -77,13 +83,34 @@ func (db *DB) roomForWebhook(ctx context.Context, tx *sqlx.Tx) error {
 	return e
 }
 
-// AddWebhookSecret gives a webhook another secret. The one before it signs as well for 24 h; an older one ends.
-// api.CodeNotFound when there is no such webhook. It raises VersionWebhooks.
+// AddWebhookSecret gives a webhook another secret. The one before it signs as well for 24 h. If as many sign as may, it is
+// api.CodeTooManyNames, with when the oldest one ends. api.CodeNotFound when there is no such webhook. It raises VersionWebhooks.
 func (db *DB) AddWebhookSecret(ctx context.Context, id, secret string) (*Webhook, error) {
-	return db.changeWebhook(ctx, id, onRecord, func(row *webhookRow) {
-		row.OldSecret, row.OldUntil = row.Secret, row.Now+oldSecretTTL.Milliseconds()
-		row.Secret, row.SecretAt = secret, row.Now
+	var old []oldSecret
+	return db.changeWebhook(ctx, id, func(ctx context.Context, tx *sqlx.Tx, row *webhookRow) (err error) {
+		if err = onRecord(ctx, tx, row); err != nil {
+			return err
+		}
+		if old, err = row.oldSecrets(); err != nil || len(old)+1 < api.MaxWebhookSecrets {
+			return err
+		}
+		e := api.Errorf(api.CodeTooManyNames, "the webhook %s has %d secrets that sign; another can be made when the oldest has ended", id, api.MaxWebhookSecrets)
+		e.RetryAfter = time.Duration(old[len(old)-1].Until-row.Now) * time.Millisecond
+		return e
+	}, func(row *webhookRow) {
+		text, _ := json.Marshal(append([]oldSecret{{row.Secret, row.Now + oldSecretTTL.Milliseconds()}}, old...)) // texts and numbers always marshal
+		row.OldSecrets, row.Secret, row.SecretAt = string(text), secret, row.Now
 	})
+}
+
+// oldSecrets are those that still sign, the newest first.
+func (r *webhookRow) oldSecrets() (old []oldSecret, err error) {
+	if r.OldSecrets != "" {
+		if err := json.Unmarshal([]byte(r.OldSecrets), &old); err != nil {
+			return nil, fmt.Errorf("decode the secrets of webhook %s", r.ID) // the cause might quote them
+		}
+	}
+	return slices.DeleteFunc(old, func(o oldSecret) bool { return o.Until <= r.Now }), nil
 }
 
 // EndWebhook turns a webhook off because its receiver said so, unless it was changed since w was read. It raises
@@ -159,8 +186,8 @@ func (db *DB) raiseWebhooks(ctx context.Context, tx *sqlx.Tx) error {
 
 func writeWebhook(ctx context.Context, tx *sqlx.Tx, d dialect, row webhookRow) error {
 	_, err := tx.NamedExecContext(ctx, "INSERT INTO webhooks ("+webhookColumns+
-		") VALUES (:id, :definition, :series, :gone, :secret, :secret_at, :old_secret, :old_until, :created_at, :updated_at)"+
-		d.onConflict("webhooks", "id", []string{"definition", "gone", "secret", "secret_at", "old_secret", "old_until", "updated_at"}), row)
+		") VALUES (:id, :definition, :series, :gone, :secret, :secret_at, :old_secrets, :created_at, :updated_at)"+
+		d.onConflict("webhooks", "id", []string{"definition", "gone", "secret", "secret_at", "old_secrets", "updated_at"}), row)
 	return err
 }
 
@@ -235,8 +262,12 @@ func (r *webhookRow) decode() (*Webhook, error) {
 	if r.Gone {
 		w.State = api.WebhookOff
 	}
-	if r.OldSecret != "" && r.OldUntil > r.Now {
-		w.Secrets, w.OldSecretUntil = append(w.Secrets, r.OldSecret), timeOf(&r.OldUntil)
+	old, err := r.oldSecrets()
+	for i := range old {
+		w.Secrets = append(w.Secrets, old[i].Secret)
 	}
-	return w, nil
+	if len(old) > 0 {
+		w.OldSecretUntil = timeOf(&old[0].Until)
+	}
+	return w, err
 }

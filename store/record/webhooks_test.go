@@ -1,6 +1,7 @@
 package record_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -51,8 +52,13 @@ func TestWebhooksOnRecord(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		_, err := db.AddWebhookSecret(ctx, "b", "fourth")
+		storetest.WantCode(t, err, api.CodeTooManyNames)
+		if e, ok := errors.AsType[*api.Error](err); !ok || e.RetryAfter < 23*time.Hour || e.RetryAfter > 24*time.Hour {
+			t.Errorf("another secret is refused with %+v", err)
+		}
 		w, err := db.Webhook(ctx, "b")
-		if err != nil || !slices.Equal(w.Secrets, []string{"third", "second"}) || time.Until(w.OldSecretUntil.Time) < 23*time.Hour || time.Until(w.OldSecretUntil.Time) > 25*time.Hour {
+		if err != nil || !slices.Equal(w.Secrets, []string{"third", "second", "first"}) || time.Until(w.OldSecretUntil.Time) < 23*time.Hour || time.Until(w.OldSecretUntil.Time) > 25*time.Hour {
 			t.Errorf("%+v %v", w, err)
 		}
 

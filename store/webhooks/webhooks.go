@@ -212,8 +212,8 @@ func KeyOf(secret string) ([]byte, error) {
 	return key, nil
 }
 
-// AddSecret gives a webhook another secret. The one before it signs as well for 24 h. api.CodeNotFound when there is no
-// such webhook.
+// AddSecret gives a webhook another secret. The one before it signs as well for 24 h. api.CodeTooManyNames when three sign, and
+// api.CodeNotFound when there is no such webhook.
 func (s *Store) AddSecret(ctx context.Context, id string) (w *api.Webhook, secret string, err error) {
 	secret = newSecret()
 	all, err := s.o.Record.AddWebhookSecret(ctx, id, secret)
