@@ -65,6 +65,12 @@ func pages() []page {
 		{"GET /console/operations", (*visit).operations, "Operations", api.ScopeOpsRead, api.ScopeOpsRead},
 		{"GET /console/operations/{id}", (*visit).operation, "", "", ""},
 
+		{"GET /console/webhooks", (*visit).webhooks, "Webhooks", api.ScopeOps, api.ScopeOpsRead},
+		{"POST /console/webhooks", (*visit).makeWebhook, "", "", ""},
+		{"GET /console/webhooks/{id}", (*visit).webhook, "", "", ""},
+		{"GET /console/webhooks/{id}/{change}", (*visit).askWebhook, "", "", ""},
+		{"POST /console/webhooks/{id}/{change}", (*visit).changeWebhook, "", "", ""},
+
 		{"GET /console/sales", (*visit).sales, "Sales", api.ScopeSales, api.ScopeOpsRead},
 		{"GET /console/sales/{sale}", (*visit).sale, "", "", ""},
 		{"POST /console/sales/{sale}/stock", (*visit).changeStock, "", "", ""},

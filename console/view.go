@@ -98,7 +98,12 @@ var done = map[string]string{
 	"paused":    "The queue is paused: no job of it is claimed until it is resumed.",
 	"resumed":   "The queue runs: workers get its jobs.",
 	"ended":     "The job is cancelled. A worker that holds it is told when it renews its lease.",
+	"replayed":  "The facts after the position are sent.",
 	"revoked":   "The key has ended. Other servers refuse it within 10 s.",
+
+	"webhook-on":      "The webhook is on: facts are sent within 3 s.",
+	"webhook-off":     "The webhook is off.",
+	"webhook-deleted": "The webhook is gone.",
 }
 
 // frame makes the frame of a page.

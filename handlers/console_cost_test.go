@@ -36,6 +36,7 @@ func TestN7_WhatPagesCost(t *testing.T) {
 	w.put("/v1/sales/spring", saleBody(`[{"sku":"shoe","stock":4}]`, `"hold_ms":60000`))
 	event := w.post("/v1/events", anEvent).member(t, "id")
 	job := w.enqueue(t, `{"type":"mail"}`)
+	w.do(put("/v1/webhooks/shop", `{"url":"https://shop.example.com/","types":["event.done"]}`))
 	w.post("/v1/chats", `{"id":"team","creator":"alice","members":["bob"]}`).member(t, "epoch")
 	mustDieAs(t, w.notifications, "photo.shared", "shop/production", "BadTopic")
 	admin := w.mustKey(api.ScopeAdmin)
@@ -69,6 +70,9 @@ func TestN7_WhatPagesCost(t *testing.T) {
 		"jobs/" + job:        {"/v1/jobs/" + job},
 		"queues/q":           {"/v1/queues/q", "/v1/queues/q/series"},
 		"queues/q/pause":     {"/v1/queues/q"},
+		"webhooks":           {"/v1/webhooks", "/v1/webhooks/shop"},
+		"webhooks/shop":      {"/v1/webhooks/shop"},
+		"webhooks/shop/off":  {"/v1/webhooks/shop"},
 		"sales":              {"/v1/sales"},
 		"sales/spring":       {"/v1/sales/spring"},
 		"apps":               {"/v1/apps"},

@@ -100,7 +100,7 @@ func (a answer) hides(t testing.TB, texts ...string) {
 func wrong(key string) string { return key + "x" }
 
 // consolePages are pages that a key with all scopes sees.
-var consolePages = []string{"", "history", "events", "users", "event-types", "topics", "broadcasts", "chats", "jobs", "dead-letters", "sales", "apps", "servers", "keys", "about"}
+var consolePages = []string{"", "history", "events", "users", "event-types", "topics", "broadcasts", "chats", "jobs", "dead-letters", "webhooks", "sales", "apps", "servers", "keys", "about"}
 
 // A visitor logs in with a key, and the session has the key's rights, no more.
 func TestN3_Login(t *testing.T) {
@@ -265,7 +265,7 @@ func TestN4_Changes(t *testing.T) {
 			{"Sec-Fetch-Site: cross-site"}, {"Sec-Fetch-Site: same-site"}, {"Sec-Fetch-Site: ", "Origin: https://evil.example"},
 		} {
 			headers := append([]string{"Content-Type: application/x-www-form-urlencoded", cookie}, from...)
-			for _, path := range []string{"keys", "login", "logout", "apps/a/probe", "dead-letters/all", "events/x/cancel", "queues/x/pause", "jobs/x/cancel"} {
+			for _, path := range []string{"keys", "login", "logout", "apps/a/probe", "dead-letters/all", "events/x/cancel", "queues/x/pause", "jobs/x/cancel", "webhooks", "webhooks/x/delete"} {
 				w.do(call{method: "POST", path: "/console/" + path, body: make.Encode(), headers: headers}).shows(t, 403, "another site")
 			}
 		}

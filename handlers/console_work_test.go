@@ -418,16 +418,18 @@ func setupHostile(t *testing.T) (w *world, pages []string, plain int) {
 	w.put("/v1/users/bob/mutes/album:42", "")
 	w.post("/v1/chats", `{"id":"team","creator":"alice","members":["bob"]}`).member(t, "epoch")
 	w.put("/v1/sales/spring", saleBody(`[{"sku":"shoe","stock":4},{"sku":"hat","stock":0}]`, `"hold_ms":60000`))
+	w.do(put("/v1/webhooks/shop", `{"url":"https://shop.example.com/?\"><img>","types":["event.done"]}`))
+	w.mustHear("shop", api.WebhookAnswer{Error: strings.Join(hostile, " ")})
 	event := w.post("/v1/events", anEvent).member(t, "id")
 	running, dead := w.hostileJobs(t)
 	failed := w.mustFail(hostile...)
-	pages = []string{"", "history", "history?minutes=60", "events", "events/" + event, "events/" + failed, "events/" + failed + "/failed", "events?failed=true", "operations", "events/" + event + "/users/bob", "events/" + event + "/cancel", "users", "users/bob", "chats", "chats/team", "send", "jobs", "queues/q", "queues/q/pause", "jobs/" + running, "jobs/" + running + "/cancel", "jobs/" + dead, "dead-letters", "dead-letters/all?action=retry", "sales", "sales/spring", "apps", "servers", "keys", "about", "nowhere", "events/unknown"}
+	pages = []string{"", "history", "history?minutes=60", "events", "events/" + event, "events/" + failed, "events/" + failed + "/failed", "events?failed=true", "operations", "events/" + event + "/users/bob", "events/" + event + "/cancel", "users", "users/bob", "chats", "chats/team", "send", "jobs", "queues/q", "queues/q/pause", "jobs/" + running, "jobs/" + running + "/cancel", "jobs/" + dead, "dead-letters", "dead-letters/all?action=retry", "webhooks", "webhooks/shop", "webhooks/shop/replay", "webhooks/shop/delete", "sales", "sales/spring", "apps", "servers", "keys", "about", "nowhere", "events/unknown"}
 	plain = len(pages)
 	for _, text := range hostile {
 		q := url.QueryEscape(text)
 		pages = append(pages, "dead-letters?reason="+q+"&app="+q, "events?type="+q, "users/"+url.PathEscape(text), "dead-letters/ask?action=retry&id="+q, "dead-letters/all?action=delete&reason="+q+"&app="+q, "keys?cursor="+q, "?done="+q,
 			"send?type="+q+"&user="+q, "chats/"+url.PathEscape(text),
-			"queues/"+url.PathEscape(text), "jobs/"+url.PathEscape(text), "dead-letters?kind=job&queue="+q)
+			"queues/"+url.PathEscape(text), "jobs/"+url.PathEscape(text), "webhooks/"+url.PathEscape(text), "webhooks/"+url.PathEscape(text)+"/off", "dead-letters?kind=job&queue="+q)
 	}
 	return w, pages, plain
 }
