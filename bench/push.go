@@ -58,9 +58,9 @@ func badges(w *world) sample {
 	return w.turns(of("none"), of("badge"))
 }
 
-// facts compares events of which it is told that they are over with events of which nothing is told.
+// facts compares events of which it is told that they are over, in the feed or also to a webhook, with events of which nothing is told.
 func facts(w *world) sample {
-	off, on := w.stage(plan{users: devices}), w.stage(plan{users: devices})
+	off, on, hook, r := w.stage(plan{users: devices}), w.stage(plan{users: devices}), w.stage(plan{users: devices, env: hookNets}), w.receiver()
 	on.each(1, func(c *caller, _ int) {
 		c.call(http.MethodPut, "/v1/facts/types", `{"types":["event.done"]}`, http.StatusOK)
 	})
@@ -68,7 +68,11 @@ func facts(w *world) sample {
 		s.warm("user-%d", devices) // longer than the server takes to learn of the type
 		return s.delivering(name, connections, 1, func(n int) []byte { return post(n, 1, s.users) }, s.server)
 	}
-	return w.turns(of("off", off), of("on", on))
+	sides := []*side{of("off", off), of("on", on)}
+	hook.putHook("shop", r.url, http.StatusCreated)
+	hook.warm("user-%d", devices)
+	w.awaitFacts(r, devices)
+	return w.turns(append(sides, hook.hooked("hook", r))...)
 }
 
 // audiences compares an event to a topic, and one to all users, with one to the contacts of a

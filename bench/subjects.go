@@ -100,8 +100,16 @@ func pushSection() section {
 		{name: "badges", measure: badges, profiles: []string{"none", "badge"}, rows: []want{
 			{"delivered, one event per POST, one device, of a type that raises the badge", "badge rate", "/s", "none rate", "of a type without a badge", ">= 0.85"},
 		}},
-		{name: "facts", measure: facts, profiles: []string{"off", "on"}, rows: []want{
+		{name: "facts", measure: facts, profiles: []string{"off", "on", "hook"}, rows: []want{
 			{"delivered, one event per POST, one device, with event.done told", "on rate", "/s", "off rate", "without facts", ">= 0.9"},
+			{"the same, with event.done sent to a webhook", "hook rate", "/s", "off rate", "without facts", ">= 0.9"},
+		}},
+		{name: "webhooks", measure: webhooks, rows: []want{
+			{"facts to one webhook, 5,000 events a second end for 10 s", "much rate", "/s", "", "", ""},
+			{"the same, from the last POST to the last fact", "much lag", "ms", "", "", ""},
+			{"facts to a webhook at 200/s, end of the event to arrival, p99, while another one's receiver refuses connections",
+				"refused p99", "ms", "", "", "<= 1000 ms"},
+			{"the same, while it hangs", "hung p99", "ms", "", "", "<= 1000 ms"},
 		}},
 		{name: "audiences", measure: audiences, rows: []want{
 			{"delivered, one event to a topic of 100,000 devices", "topic rate", "/s", "contacts rate", followed100k, ">= 0.95"},
