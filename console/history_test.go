@@ -21,6 +21,9 @@ func setup(t *testing.T, answers map[string]any) http.Handler {
 		if !ok {
 			t.Errorf("the page asks for %s", r.URL.RequestURI())
 		}
+		if p, ok := answer.(api.Problem); ok {
+			w.WriteHeader(p.Status)
+		}
 		_ = json.NewEncoder(w).Encode(answer)
 	})
 	return console.New(console.Options{
