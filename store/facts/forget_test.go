@@ -1,6 +1,7 @@
 package facts
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -124,4 +125,22 @@ func TestOutboxesThatCannotBeMovedAreBounded(t *testing.T) {
 	if facts, _, _ := r.mustReadAll("", 1000); len(facts) < 300 || facts[len(facts)-1].Key != "999" {
 		t.Errorf("%d facts are told", len(facts))
 	}
+}
+
+// An outbox that was named is moved also if all others are looked at just then.
+func TestANamedOutboxIsMoved(t *testing.T) {
+	t.Parallel()
+	r := setupRelay(t, storetest.Open(t, "embedded"))
+	box := OutboxOfSlot("sale:"+r.q.Name()+":0", "ff:{sale:"+r.q.Name()+":0}:facts:out")
+	storetest.Must(t, r.db.Client().XAdd(t.Context(), &redis.XAddArgs{Stream: box.Key, Values: []string{"t", "a", "k", "x", "a", "", "d", "1"}}).Err())
+	r.s.Left(box) // a process that begins looks at all outboxes
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- r.s.Run(ctx) }()
+	list, err := r.s.Read(t.Context(), waiting(t, soon), "", nil, 10)
+	if err != nil || len(list.Items) != 1 {
+		t.Errorf("there are %v, %v", list, err)
+	}
+	stop()
+	storetest.Must(t, <-done)
 }
