@@ -54,7 +54,7 @@ func TestH1_KillsLoseNoFactOfASale(t *testing.T) {
 				}
 				if time.Now().After(next) && kills < 6 {
 					victim := kills % 2
-				now()[victim].kill()
+					now()[victim].kill()
 					fresh := mustServeMany(t, 1, vars...)[0]
 					mu.Lock()
 					servers[victim] = fresh

@@ -77,7 +77,7 @@ func TestH1_FactsOfASale(t *testing.T) {
 				s := &fixture{t: t, sqlURL: storetest.SQLite(t), sale: "sale." + unused()}
 				sellers := []*tellingProcess{s.mustTell(db, Options{SweepAge: 50 * time.Millisecond}), s.mustTell(db, Options{SweepAge: 50 * time.Millisecond})}
 				r := request(int64(buyers), 1500, partitions)
-				r.Items[0].LowAt = new(int64(buyers / 4))
+				r.Items[0].LowAt = new(int64(buyers / 2))
 				sellers[0].mustPut(s.sale, r)
 				for _, p := range sellers {
 					p.work(p.Run, p.Sweep, p.write, p.facts.Run)
@@ -119,7 +119,7 @@ func TestH1_FactsOfASale(t *testing.T) {
 					}
 				}
 				told := map[string]map[string][]api.Fact{}
-				storetest.Eventually(t, patience, "all is told", func() bool {
+				storetest.Eventually(t, 4*patience, "all is told", func() bool {
 					told = sellers[0].all()
 					return len(told[api.FactOrderCreated]) >= orders && len(told[api.FactHoldExpired]) >= buyers-orders
 				})
@@ -156,7 +156,7 @@ func TestH1_FactsOfASale(t *testing.T) {
 						LowAt     int64 `json:"low_at"`
 					}
 					storetest.Must(t, json.Unmarshal(f.Data, &data))
-					if data.LowAt != int64(buyers/4) || data.Available > data.LowAt {
+					if data.LowAt != int64(buyers/2) || data.Available > data.LowAt {
 						t.Errorf("told: %s", f.Data)
 					}
 				}
