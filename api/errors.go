@@ -37,6 +37,7 @@ const (
 	CodeChanged           Code = "changed"
 	CodeIDUsed            Code = "id_used"
 	CodeTooLate           Code = "too_late"
+	CodeNotCounted        Code = "not_counted"
 	CodeLockHeld          Code = "lock_held"
 	CodeLockDone          Code = "lock_done"
 	CodeLockExhausted     Code = "lock_exhausted"
@@ -117,6 +118,8 @@ var errorTable = map[Code]Meaning{
 		"Reservations were made in a deleted sale of this id, so that the id is not free again"},
 	CodeTooLate: {http.StatusConflict, "Nothing is left to cancel", false,
 		"Every notification of the event has ended, or it expired before it was targeted; or the job is done or dead"},
+	CodeNotCounted: {http.StatusConflict, "The event's type does not count that", false,
+		"The event's type does not count who opens its notifications, because it has no `opened: true`, or had none when the event was posted"},
 	CodeLockHeld: {http.StatusConflict, "Another holds the lock", true,
 		"Another holds the lock, with its `attempt`, for `retry_after_ms` at most unless it renews its lease"},
 	CodeLockDone: {http.StatusConflict, "The work of the lock is done", false,

@@ -106,6 +106,14 @@ type PayloadPreview struct {
 	Limit int `json:"limit" example:"4096"`
 }
 
+// OpenedRequest is the body of POST /v1/events/{id}/opened and of /dismissed.
+type OpenedRequest struct {
+	// User may be left out with a user token: it is then the token's user.
+	User string `json:"user" validate:"required,identifier" subject:"self" example:"bob"`
+	// Token is that of the device on which it was. The fact has its first characters; it has no other effect.
+	Token string `json:"token,omitempty" validate:"omitempty,token"`
+}
+
 // EventBatchAccepted lists the accepted events in the order of the request.
 type EventBatchAccepted struct {
 	Items []EventAccepted `json:"items"`
@@ -146,6 +154,10 @@ type EventReport struct {
 	// Platforms has the same numbers for each platform that has notifications; they add up to those of
 	// the event.
 	Platforms map[Platform]PlatformCounts `json:"platforms,omitempty"`
+	// Opened is how many users have opened a notification of the event; absent if its type does not count that.
+	Opened *int64 `json:"opened,omitempty"`
+	// Dismissed is how many users have dismissed one, as Opened.
+	Dismissed *int64 `json:"dismissed,omitempty"`
 	// FailedBy counts the failed notifications by reason, at most the 10 most frequent reasons.
 	FailedBy   map[string]int64 `json:"failed_by,omitempty"`
 	Suppressed SuppressedCounts `json:"suppressed"`

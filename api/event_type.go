@@ -60,6 +60,9 @@ type EventTypeRequest struct {
 	// each recipient by one, once for all devices. unread is for the type chat.message: the number of chats with unread
 	// messages. A badge in aps takes precedence. Alerts alone have one, and a type with one needs no text.
 	Badge BadgeMode `json:"badge,omitempty" validate:"omitempty,oneof=none count add unread" default:"none"`
+	// Opened counts the users who open and who dismiss notifications of its events, as apps tell with POST
+	// /v1/events/{id}/opened and /dismissed. For alerts alone. Of other types nothing is noted and nothing counted.
+	Opened bool `json:"opened,omitempty" default:"false"`
 	// Localized has the texts in other languages, by locale, such as de or de-AT. A device gets each text in
 	// its locale, else in the language of its locale, else as the type's own title and body. Locales are
 	// compared without regard to case. At most 20, and 8 KiB as JSON.

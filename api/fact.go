@@ -8,6 +8,9 @@ const (
 	FactEventDone = "event.done"
 	// FactNotificationFailed: a notification ended as failed.
 	FactNotificationFailed = "notification.failed"
+	// FactNotificationOpened and FactNotificationDismissed: a user did that with a notification.
+	FactNotificationOpened    = "notification.opened"
+	FactNotificationDismissed = "notification.dismissed"
 	// FactDeadLetterCreated: a job was given up.
 	FactDeadLetterCreated = "dead_letter.created"
 	// FactOrderCreated: a reservation was sold, and its order is on record.
@@ -26,8 +29,8 @@ const (
 )
 
 // FactTypes are all types of facts.
-var FactTypes = []string{FactEventDone, FactNotificationFailed, FactDeadLetterCreated, FactOrderCreated, FactHoldExpired, FactStockBelow, FactDeviceDropped,
-	FactAppPaused, FactAppResumed, FactChatMessage}
+var FactTypes = []string{FactEventDone, FactNotificationFailed, FactNotificationOpened, FactNotificationDismissed, FactDeadLetterCreated, FactOrderCreated,
+	FactHoldExpired, FactStockBelow, FactDeviceDropped, FactAppPaused, FactAppResumed, FactChatMessage}
 
 const (
 	// DefaultFacts and MaxFacts are how many facts one answer has, by default and at most.

@@ -13,6 +13,8 @@ type StatsMinute struct {
 	Failed    int64 `json:"failed"`
 	// Superseded counts those that were not sent because a newer live event of their object went before.
 	Superseded int64 `json:"superseded"`
+	// Opened counts users who opened a notification, once for each event, of event types that count that.
+	Opened int64 `json:"opened"`
 	// Retried counts requests to push services after which the notification is to be sent again.
 	Retried int64 `json:"retried"`
 	// Depth is how many jobs of all queues were waiting at the end of the minute; absent: nobody could read it.

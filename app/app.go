@@ -183,7 +183,7 @@ func (a *app) openNouns() error {
 		Tells: a.tells.On, Told: func(keys ...string) { a.facts.Recorded(keys...) }})
 	a.openBroadcasts()
 	a.events = events.New(events.Options{
-		DB: a.redis, Queue: a.eventQueue, Notifications: a.notificationQueue, Record: a.record, Logger: a.log, OnAccepted: a.metrics.Accepted,
+		DB: a.redis, Queue: a.eventQueue, Notifications: a.notificationQueue, Record: a.record, Logger: a.log, OnAccepted: a.metrics.Accepted, OnOpened: a.metrics.Opened,
 		MaxAge: a.config.MaxAge, SendsTo: a.sendsTo, Delivers: a.delivers, Broadcast: a.broadcasts.Open, Tells: a.tells.On,
 	})
 	a.openChat()

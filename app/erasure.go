@@ -175,6 +175,11 @@ func (a *app) eraseKeys(ctx context.Context, o *record.Operation) (erasure.Found
 		if err != nil {
 			return err
 		}
+		forgotten, err := a.events.EraseRecipients(ctx, o.Subject, time.UnixMilli(o.Since), keys)
+		found.Counted = found.Counted || forgotten > 0
+		if err != nil {
+			return err
+		}
 		told, err := a.facts.EraseLeft(ctx, o, keys)
 		found.Removed[erasedFacts] += told
 		if err != nil {

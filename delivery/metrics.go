@@ -11,6 +11,7 @@ import (
 
 	"fanfare/api"
 	"fanfare/delivery/transport"
+	"fanfare/store/events"
 	"fanfare/store/queue"
 )
 
@@ -23,6 +24,7 @@ type Metrics struct {
 	suppressed *prometheus.CounterVec
 	sent       *prometheus.CounterVec
 	ended      *prometheus.CounterVec
+	opened     *prometheus.CounterVec
 	latency    *prometheus.HistogramVec
 	apns       platformMetrics
 	breaker    *prometheus.GaugeVec
@@ -63,6 +65,7 @@ func NewMetrics(r prometheus.Registerer, reasons []string) *Metrics {
 		suppressed: counter("recipients_suppressed_total", "Users who got no notification, by the first reason that applied.", "reason"),
 		sent:       counter("apns_answers_total", "Answers to sends, by outcome and by the reason that the push service gave.", "platform", "outcome", "reason"),
 		ended:      counter("notifications_ended_total", "Notifications that have ended, by state and reason.", "platform", "state", "reason"),
+		opened:     counter("notifications_opened_total", "Users who opened or dismissed a notification, once for each event.", "action"),
 		breaker:    gauge("apns_breaker_open", "1 while the storm breaker of an app is open in this process; apps beyond the first 1,000 share other."),
 		paused:     gauge("apns_app_paused", "1 while an app is paused, 0.5 while its messages are on their way back; of the app other their sum."),
 		alarms:     counter("alarms_total", "Conditions that an operator should look at.", "kind"),
@@ -75,20 +78,26 @@ func NewMetrics(r prometheus.Registerer, reasons []string) *Metrics {
 	for _, kind := range []string{alarmStorm, alarmPaused, alarmOurBug, alarmNoApp, alarmParkedFull, alarmEmptied} { // they start at 0, so that an alert sees the first alarm as well
 		m.alarms.WithLabelValues(kind)
 	}
+	for _, action := range []string{events.Opened.String(), events.Dismissed.String()} {
+		m.opened.WithLabelValues(action)
+	}
 	m.reasons = map[string]bool{"": true}
 	for _, reason := range reasons {
 		m.reasons[reason] = true
 	}
 	m.totals = prometheus.NewRegistry()
-	m.totals.MustRegister(m.accepted, m.sent, m.ended, m.alarms, m.latency)
+	m.totals.MustRegister(m.accepted, m.sent, m.ended, m.opened, m.alarms, m.latency)
 	if r != nil {
-		r.MustRegister(m.accepted, m.targeted, m.suppressed, m.sent, m.ended, m.breaker, m.paused, m.alarms, m.latency)
+		r.MustRegister(m.accepted, m.targeted, m.suppressed, m.sent, m.ended, m.opened, m.breaker, m.paused, m.alarms, m.latency)
 	}
 	return m
 }
 
 // Accepted counts events; hand it to the events store.
 func (m *Metrics) Accepted(n int) { m.accepted.Add(float64(n)) }
+
+// Opened counts a user who opened or dismissed a notification; hand it to the events store.
+func (m *Metrics) Opened(action string) { m.opened.WithLabelValues(action).Inc() }
 
 // Suppressed counts users who were not notified for a reason.
 func (m *Metrics) Suppressed(reason string, n int64) {

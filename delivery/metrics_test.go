@@ -100,6 +100,9 @@ func TestN18_TotalsAreTheMetrics(t *testing.T) {
 	t.Parallel()
 	m := NewMetrics(nil, nil)
 	m.Accepted(5)
+	m.Opened("opened")
+	m.Opened("opened")
+	m.Opened("dismissed")
 	m.alarm(alarmStorm)
 	ago := time.Now().Add(-2 * time.Second).UnixMilli()
 	m.answered(api.PlatformFCM, transport.Answer{Outcome: transport.Delivered, Status: 200}, ago)
@@ -113,6 +116,7 @@ func TestN18_TotalsAreTheMetrics(t *testing.T) {
 	m.end(api.PlatformFCM, superseded)
 	got, want := m.Totals(), series.Counts{}
 	want.Accepted(5)
+	want.Opened(2)
 	want.Alarms("storm", 1)
 	want.Retried(2)
 	want.Delivered("fcm", 1)

@@ -35,6 +35,11 @@ var totalOf = map[string]func(c series.Counts, n int64, label func(string) strin
 			c.Retried(n)
 		}
 	},
+	"fanfare_notifications_opened_total": func(c series.Counts, n int64, label func(string) string) {
+		if label("action") == events.Opened.String() {
+			c.Opened(n)
+		}
+	},
 	"fanfare_notifications_ended_total": func(c series.Counts, n int64, label func(string) string) {
 		switch label("state") {
 		case events.LabelDelivered:

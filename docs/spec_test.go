@@ -24,13 +24,13 @@ import (
 
 var (
 	// promiseLine is where a promise begins, such as "- C3. Reading changes nothing."
-	promiseLine = regexp.MustCompile(`(?m)^- ([PAKQRCSUWENLVJG][1-9]\d*)\. \S`)
+	promiseLine = regexp.MustCompile(`(?m)^- ([PAKQRCSUWENLVJGO][1-9]\d*)\. \S`)
 	// codeInText is a promise's code in a comment.
-	codeInText = regexp.MustCompile(`\b[PAKQRCSUWENLVJG][1-9]\d?\b`)
+	codeInText = regexp.MustCompile(`\b[PAKQRCSUWENLVJGO][1-9]\d?\b`)
 	// codeOfTest is the code that a test's name begins with.
-	codeOfTest = regexp.MustCompile(`^Test([PAKQRCSUWENLVJG][1-9]\d*)(?:_|[A-Z]|$)`)
+	codeOfTest = regexp.MustCompile(`^Test([PAKQRCSUWENLVJGO][1-9]\d*)(?:_|[A-Z]|$)`)
 	// codeOfSubtest is the code that a subtest's name begins with.
-	codeOfSubtest = regexp.MustCompile(`^([PAKQRCSUWENLVJG][1-9]\d*) \S`)
+	codeOfSubtest = regexp.MustCompile(`^([PAKQRCSUWENLVJGO][1-9]\d*) \S`)
 	// document is the name of a Markdown file in a comment.
 	document = regexp.MustCompile(`[\w./-]+\.md\b`)
 	// outside is a reference to what is not in the repository.

@@ -164,17 +164,23 @@ func TestL1_AWaitDoesNotPoll(t *testing.T) {
 	}
 }
 
-// While Redis is full nobody acquires a lock, and holders renew and end their holds.
-func TestL1_HoldsEndThoughRedisIsFull(t *testing.T) {
-	t.Parallel()
-	w := setupOn(t, storetest.Open(t, storetest.Redis(t).URL()))
-	first, second := w.acquire(t, ""), w.post("/v1/locks/y/acquire", "").hold(t)
+// mustNearlyFill sets the limit of Redis' memory so that little is left.
+func (w *world) mustNearlyFill(t *testing.T) {
+	t.Helper()
 	used, err := w.db.Client().Info(t.Context(), "memory").Result()
 	storetest.Must(t, err)
 	bytes, err := strconv.Atoi(regexp.MustCompile(`used_memory:(\d+)`).FindStringSubmatch(used)[1])
 	storetest.Must(t, err)
 	storetest.Must(t, w.db.Client().ConfigSet(t.Context(), "maxmemory", strconv.Itoa(bytes*100/94)).Err())
 	storetest.Eventually(t, soon, "Redis counts as nearly full", func() bool { return w.db.Overloaded() != nil })
+}
+
+// While Redis is full nobody acquires a lock, and holders renew and end their holds.
+func TestL1_HoldsEndThoughRedisIsFull(t *testing.T) {
+	t.Parallel()
+	w := setupOn(t, storetest.Open(t, storetest.Redis(t).URL()))
+	first, second := w.acquire(t, ""), w.post("/v1/locks/y/acquire", "").hold(t)
+	w.mustNearlyFill(t)
 	if a := w.post("/v1/locks/z/acquire", ""); a.status != 503 || !strings.Contains(a.body, `"code":"overloaded"`) || a.header.Get("Retry-After") == "" {
 		t.Errorf("an acquire: %d %s", a.status, a.body)
 	}

@@ -90,6 +90,9 @@ func (s *server) routes() []web.Route {
 		route("GET", "/v1/events/{id}/notifications", api.ScopeOpsRead, web.Handle(s.listEventNotifications)), // and push
 		route("POST", "/v1/events/{id}/cancel", web.AnyKey, web.Handle(s.cancelEvent)),                        // push or ops
 
+		route("POST", "/v1/events/{id}/opened", api.ScopePush, web.Handle(s.postOpened)).For(api.UserScopeDevices),
+		route("POST", "/v1/events/{id}/dismissed", api.ScopePush, web.Handle(s.postDismissed)).For(api.UserScopeDevices),
+
 		route("POST", "/v1/devices/batch", api.ScopePush, web.Handle(s.putDevices).WithMaxBody(api.MaxDeviceBatchBody)),
 		route("PUT", "/v1/users/{user}/devices/{token}", api.ScopePush, web.Handle(s.putDevice)).For(api.UserScopeDevices),
 		route("POST", "/v1/users/{user}/devices", api.ScopePush, web.Handle(s.postDevice)).For(api.UserScopeDevices),

@@ -71,6 +71,8 @@ var mayCall = map[string]string{
 	"GET /v1/events/{id}/users/{user}":           "admin", // needs two scopes, see TestN10_Scopes
 	"GET /v1/events/{id}/notifications":          "admin", // needs two scopes, see TestN21_WhoFailed
 	"POST /v1/events/{id}/cancel":                "push ops admin",
+	"POST /v1/events/{id}/opened":                "push admin",
+	"POST /v1/events/{id}/dismissed":             "push admin",
 	"POST /v1/devices/batch":                     "push admin",
 	"PUT /v1/users/{user}/devices/{token}":       "push admin",
 	"POST /v1/users/{user}/devices":              "push admin",

@@ -22,6 +22,7 @@ func TestN18_Series(t *testing.T) {
 	counted := series.Counts{}
 	counted.Accepted(3)
 	counted.Retried(1)
+	counted.Opened(7)
 	counted.Delivered("fcm", 2)
 	counted.Failed("apns", 1)
 	counted.Superseded("apns", 5)
@@ -34,7 +35,7 @@ func TestN18_Series(t *testing.T) {
 	stop()
 	storetest.Must(t, minutes.Run(stopped)) // which writes the rest
 	storetest.Eventually(t, soon, "the minute is over", func() bool { return strings.Contains(w.get("/v1/stats/series?minutes=1440").body, "accepted") })
-	w.get("/v1/stats/series?minutes=1440").wants(t, 200, `{"items":[{"at":"*","accepted":3,"delivered":2,"failed":1,"superseded":5,"retried":1,"p50_ms":150,"p99_ms":199,
+	w.get("/v1/stats/series?minutes=1440").wants(t, 200, `{"items":[{"at":"*","accepted":3,"delivered":2,"failed":1,"superseded":5,"opened":7,"retried":1,"p50_ms":150,"p99_ms":199,
 		"alarms":{"storm":1},"platforms":{"apns":{"delivered":0,"failed":1,"superseded":5},"fcm":{"delivered":2,"failed":0,"superseded":0}}}]}`)
 }
 

@@ -25,6 +25,8 @@ import (
 // userRoutes lists the routes that take user tokens, with their scopes. A route that is opened to
 // user tokens must be added here as well.
 var userRoutes = map[string]api.UserScope{
+	"POST /v1/events/{id}/opened":                     "devices",
+	"POST /v1/events/{id}/dismissed":                  "devices",
 	"PUT /v1/users/{user}/devices/{token}":            "devices",
 	"POST /v1/users/{user}/devices":                   "devices",
 	"GET /v1/users/{user}/devices":                    "devices",

@@ -63,6 +63,7 @@ type world struct {
 	closing       chan struct{}
 	streams       sync.WaitGroup
 	stopping      func() // the first step of a stop
+	events        *events.Store
 	devices       *devices.Store
 	contacts      *contacts.Store
 	sales         *sales.Store
@@ -118,13 +119,15 @@ func setupSQL(t testing.TB, db *redisdb.DB, url string, change ...func(*handlers
 	w.contacts = contacts.New(db, rec, w.jobs, contacts.Options{})
 	w.sales = sales.New(db, rec, w.jobs, sales.Options{})
 	channels := broadcasts.New(broadcasts.Options{DB: db, Record: rec, Channels: logsender.New(slog.New(slog.DiscardHandler), func() bool { return false })})
-	happened := events.New(events.Options{DB: db, Queue: w.queue, Notifications: w.notifications, Record: rec, Broadcast: channels.Open})
+	w.tells = facts.NewSwitch(rec, slog.New(slog.DiscardHandler))
+	happened := events.New(events.Options{DB: db, Queue: w.queue, Notifications: w.notifications, Record: rec, Broadcast: channels.Open, Tells: w.tells.On})
+	w.events = happened
 	w.chats = chat.New(db, chat.Options{})
 	w.live, w.pusher = live.New(w.chats, db, nil), chat.NewPusher(w.chats, chat.PusherOptions{Post: happened.AcceptNamed})
 	work := callers.New(callers.Options{DB: db})
 	t.Cleanup(work.Close)
 	dead := []*queue.Queue{w.queue, w.notifications, w.jobs, work.Letters()}
-	w.facts, w.tells = facts.New(facts.Options{DB: db, Events: w.queue}), facts.NewSwitch(rec, slog.New(slog.DiscardHandler))
+	w.facts = facts.New(facts.Options{DB: db, Events: w.queue})
 	w.webhooks = webhooks.New(webhooks.Options{Record: rec, DB: db, Beside: w.queue.KeyBeside, Feed: w.facts})
 	w.letters = deadletters.New(deadletters.Options{Queues: dead, Jobs: w.jobs})
 	o := handlers.Options{

@@ -32,7 +32,7 @@ func setupFacts(t testing.TB, db *redisdb.DB) *feeding {
 	events := queue.New(db, o)
 	w := &feeding{world: setup(t, 2), left: events.KeyBeside(0, "facts:out")}
 	w.facts = facts.New(facts.Options{
-		DB: db, Events: events, Sources: []*queue.Queue{events}, On: func(string) bool { return true },
+		DB: db, Events: events, Outboxes: facts.OutboxesOf(events), On: func(string) bool { return true },
 		Over:   func(context.Context, []string) (map[string]json.RawMessage, error) { return nil, nil },
 		Failed: func(*api.DeadLetter) json.RawMessage { return nil },
 	})

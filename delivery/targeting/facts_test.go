@@ -69,7 +69,19 @@ func (p *pipeline) mustFacts(ctx context.Context) map[string][]api.Fact {
 
 // compare compares the facts of an event with its report.
 func (p *pipeline) compare(id string, r *api.EventReport, told []api.Fact) {
-	failed, dead, done := 0, 0, 0
+	failed, dead, done, opened, dismissed := 0, 0, 0, int64(0), int64(0)
+	told = slices.DeleteFunc(slices.Clone(told), func(one api.Fact) bool { // a user may do that before the event is over, or later
+		if one.Type == api.FactNotificationOpened {
+			opened++
+		}
+		if one.Type == api.FactNotificationDismissed {
+			dismissed++
+		}
+		return one.Type == api.FactNotificationOpened || one.Type == api.FactNotificationDismissed
+	})
+	if r.Opened != nil && (opened != *r.Opened || dismissed != *r.Dismissed) || r.Opened == nil && opened+dismissed > 0 {
+		p.Errorf("event %s is told to be opened %d times and dismissed %d times; report %+v", id, opened, dismissed, r)
+	}
 	for _, one := range told {
 		switch one.Type {
 		case api.FactNotificationFailed:

@@ -37,7 +37,7 @@ func (t *Targeting) resolve(ctx context.Context, pages []*page, left leftToSQL) 
 		t.choose(p)
 	}
 	t.number(ctx, pages)
-	for _, p := range pages {
+	for _, p := range t.noteRecipients(ctx, pages) {
 		p.trace()
 		t.send(ctx, p)
 	}

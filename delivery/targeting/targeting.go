@@ -35,8 +35,8 @@ type Options struct {
 	// Pagers read audiences by their kind (events.KindContactsOf and the others, but
 	// KindUsers); an event of a kind without one becomes a dead letter.
 	Pagers map[string]Pager
-	// Cancels knows which events were cancelled, begins live events, and tells which events are over; default: none, and no live
-	// events.
+	// Cancels knows which events were cancelled, begins live events, tells which events are over, and notes the recipients of
+	// events that count who opens them; default: none, and none of such events.
 	Cancels *events.Store
 	// Badges gives users the numbers that events show on the icon of their app, one for each ask. Needed for event types with
 	// a badge.
@@ -51,6 +51,9 @@ type Options struct {
 	// PageDelay is the least time that such a page waits, and also a part whose apps have no
 	// room; default 20 ms.
 	PageDelay time.Duration
+	// NotePatience is for how long after it was stored a part waits until its recipients can be noted, if its event counts who
+	// opens it; default 10 s.
+	NotePatience time.Duration
 	// MaxAge is how long the queue remembers which parts a page became; default 24 h. It should
 	// be the same as the queue's.
 	MaxAge time.Duration
@@ -80,6 +83,7 @@ func New(o Options) *Targeting {
 	o.MostParts = cmp.Or(o.MostParts, 32)
 	o.MaxAge, o.ReportTTL = cmp.Or(o.MaxAge, 24*time.Hour), cmp.Or(o.ReportTTL, 48*time.Hour)
 	o.PageDelay = cmp.Or(o.PageDelay, 20*time.Millisecond)
+	o.NotePatience = cmp.Or(o.NotePatience, 10*time.Second)
 	o.InFlight = cmp.Or(o.InFlight, delivery.InFlight)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.Metrics == nil {

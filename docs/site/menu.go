@@ -37,6 +37,7 @@ func menu() []group {
 			{"docs/go-client.md", "the client in Go: calls that repeat safely, streams that go on, workers"},
 			{"docs/webhooks.md", "what happened, sent to your backend in signed batches, again until it is taken"},
 			{"docs/facts.md", "read what happened to events, notifications and jobs, instead of asking again and again"},
+			{"docs/opened.md", "count who opens notifications: what the app tells, and where the numbers and the facts are"},
 			{"docs/values.md", "values that are compared and set and waited for; counters with bounds"},
 		}},
 		{Name: "Clients", docs: []document{
@@ -72,6 +73,7 @@ func menu() []group {
 			{"docs/spec/users.md", "promises E: operations, and erasing a user"},
 			{"docs/spec/console.md", "promises N: what operators look at and mend"},
 			{"docs/spec/live.md", "promises B, D and G: badges, notifications without a script, events that are only tried, Live Activities"},
+			{"docs/spec/opened.md", "promises O: who opened notifications"},
 			{"docs/spec/facts.md", "promises H: what happened, to read"},
 			{"docs/spec/webhooks.md", "promises H: what happened, to be sent"},
 			{"docs/spec/traces.md", "promises T: spans of calls and of what they lead to"},

@@ -72,6 +72,8 @@ func example(operationID string) any {
 		return map[string]any{"count": 0, "clear": true}
 	case "postBadge":
 		return map[string]any{"delta": -1}
+	case "postOpened", "postDismissed":
+		return map[string]any{"user": "bob"}
 	case "postTyping":
 		return map[string]any{"user": "alice"}
 	case "ackMessages":

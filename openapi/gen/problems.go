@@ -32,6 +32,7 @@ var details = map[api.Code]string{
 	api.CodeChanged:           "15 dead letters match, more than the 12 that were expected",
 	api.CodeIDUsed:            "a sale with this id was deleted, and it had reservations",
 	api.CodeTooLate:           "it has ended",
+	api.CodeNotCounted:        "the event's type does not count who opens its notifications",
 	api.CodeChannelsExhausted: "APNs' management host answered 400 CannotCreateChannelConfig",
 	api.CodeChannelsRefused:   "APNs' management host answered 400 FeatureNotEnabled",
 	api.CodeEnded:             "the sale has ended",

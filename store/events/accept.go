@@ -232,7 +232,7 @@ func (s *Store) job(ctx context.Context, id string, e *api.EventRequest, now tim
 		push.LiveData = nil // for Android
 	}
 	j := &Job{Type: e.Type, Actor: e.Actor, Object: e.Object, Audience: audience, Push: *push, AcceptedAt: now.UnixMilli(), Trace: trace.Parent(ctx),
-		Live: liveOf(e, &audience, push.Topics)}
+		Opened: set.Opened(), Live: liveOf(e, &audience, push.Topics)}
 	if !sendAt.IsZero() {
 		j.SendAt = sendAt.UnixMilli()
 		j.AcceptedAt = j.SendAt

@@ -13,6 +13,12 @@
 //	the shards' counters     queue notifications, group <event id>        retention after their last change
 //	which of them failed     both queues, group <event id>                as the counters
 //	it is cancelled          beside the report                            as the report
+//	who gets it and opens    beside the shard: opened:<event>, a hash     twice MaxAge and retention
+//	it, if its type counts   of the counts opened and dismissed and of
+//	                         8 bytes of each recipient's digest: 0, and
+//	                         1 for opened, 2 for dismissed added; of a
+//	                         large audience the recipients are under
+//	                         opened:<event>:<bucket>, 0 to 1023
 //	withdrawn events         ff:{withdrawn}:events, a stream              MaxAge and 7 days
 //	cancelled events         beside each shard: cancelled, a stream       MaxAge and 14 days
 //	live events of an object ff:{live:<object>}:order, a hash             MaxAge and 7 days; behind an end MaxAge

@@ -41,6 +41,8 @@ type Options struct {
 	Tells func(typ string) bool
 	// OnAccepted is called with the size of every batch of new events, for metrics.
 	OnAccepted func(n int)
+	// OnOpened is called with "opened" or "dismissed" when a notification was counted as that, for metrics.
+	OnOpened func(what string)
 	// Now is the clock; default time.Now.
 	Now func() time.Time
 }
@@ -53,6 +55,8 @@ type Store struct {
 
 	withdrawn, cancelled *eventSet
 	liveOrder, liveBegin *redisdb.Script
+
+	noteRecipients, countOpened *redisdb.Script
 }
 
 // New makes a Store. It starts nothing.
@@ -80,11 +84,15 @@ func New(o Options) *Store {
 	if o.OnAccepted == nil {
 		o.OnAccepted = func(int) {}
 	}
+	if o.OnOpened == nil {
+		o.OnOpened = func(string) {}
+	}
 	return &Store{
 		o: o, types: &types{rec: o.Record, log: o.Logger}, seed: rand.Uint64(),
 		withdrawn: newEventSet(&o, o.MaxAge+deadLetters, keyWithdrawn),
 		cancelled: newEventSet(&o, api.MaxSendAhead+o.MaxAge+deadLetters, cancelledKeys(o.Queue, o.Notifications)...),
 		liveOrder: redisdb.MustScript(scripts, "lua/live_order.lua"), liveBegin: redisdb.MustScript(scripts, "lua/live_begin.lua"),
+		noteRecipients: redisdb.MustScript(scripts, "lua/recipients_note.lua"), countOpened: redisdb.MustScript(scripts, "lua/opened_count.lua"),
 	}
 }
 

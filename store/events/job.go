@@ -51,6 +51,8 @@ type Job struct {
 	// Settled is the fence of the claim that sent or stored some of the notifications and left none of them without a
 	// mark. 0: no claim did.
 	Settled int64 `json:"settled,omitempty"`
+	// Opened says that it is counted who opens its notifications.
+	Opened bool `json:"opened,omitempty"`
 	// Live is set for live events.
 	Live *Live `json:"live,omitempty"`
 	// Trace is the span of the call that brought the event, as trace.Parent names it; "": nothing is recorded below it.

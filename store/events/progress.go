@@ -131,6 +131,7 @@ func (s *Sent) addReasons(prefix string, counts map[string]int64) {
 type progress struct {
 	state  byte
 	typ    string
+	opens  bool // Job.Opened
 	counts Counts
 	sent   Sent
 	parts  int64 // number of parts that the event was split into; their counts are added to these
@@ -145,7 +146,7 @@ type progress struct {
 }
 
 func (j *Job) report(state byte, all Counts, sent Sent, parts int64) string {
-	p := &progress{state: state, typ: j.Type, counts: all, sent: sent, parts: parts, sendAt: j.SendAt, subjects: j.subjects()}
+	p := &progress{state: state, typ: j.Type, opens: j.Opened, counts: all, sent: sent, parts: parts, sendAt: j.SendAt, subjects: j.subjects()}
 	if j.Audience.Channel != nil {
 		p.broadcast = 1
 	}
@@ -159,7 +160,7 @@ func (j *Job) ReportQueued() string {
 
 // queuedReport is what ReportQueued makes, without actor and object, of an event whose report was read.
 func queuedReport(p *progress) string {
-	return (&progress{state: stateQueued, typ: p.typ, sendAt: p.sendAt, broadcast: p.broadcast}).text()
+	return (&progress{state: stateQueued, typ: p.typ, opens: p.opens, sendAt: p.sendAt, broadcast: p.broadcast}).text()
 }
 
 // ReportTargeting is the report of an event whose audience was partly targeted. sent counts its
@@ -229,12 +230,15 @@ func (p *progress) numbers() (all [ofAll + 6*len(OtherPlatforms) + 4]*int64) {
 	return all
 }
 
-// text is the letter of the state and the type, which has no blank, followed by the counts up to
+// text is the letter of the state and the type, which has no blank, and opensMark if it counts who opens notifications, followed by the counts up to
 // the last one that is not 0, each after a blank. A count of 0 is an empty text. Then come the reasons of
 // failed notifications with their counts, and what appendKnown adds.
 func (p *progress) text() string {
 	b := make([]byte, 0, compact)
 	b = append(append(b, p.state), p.typ...)
+	if p.opens {
+		b = append(b, opensMark...)
+	}
 	numbers := p.numbers()
 	used := len(numbers)
 	for used > 0 && *numbers[used-1] == 0 {
@@ -254,14 +258,14 @@ func (p *progress) text() string {
 // typeOf reads the type in the form of text.
 func typeOf(text string) string {
 	typ, _, _ := strings.Cut(text[1:], " ")
-	return typ
+	return strings.TrimSuffix(typ, opensMark)
 }
 
 // parseProgress reads the form of text.
 func parseProgress(text string) (p progress, err error) {
 	p.state = text[0]
 	fields := strings.Split(text[1:], " ")
-	p.typ = fields[0]
+	p.typ, p.opens = strings.CutSuffix(fields[0], opensMark)
 	numbers := p.numbers()
 	for i, field := range fields[1:] {
 		var n int64

@@ -37,7 +37,11 @@ func (s *Store) whole(ctx context.Context, id string) (*whole, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &all[0], nil
+	w := &all[0]
+	if w.event.opens {
+		w.openings, err = s.openings(ctx, shard, id)
+	}
+	return w, err
 }
 
 // whole is an event's own report with the counts of its parts, and the counters of those of its
@@ -46,6 +50,8 @@ type whole struct {
 	id    string
 	event progress
 	sent  []map[string]int64
+	// openings are how many users opened its notifications; nil if its type does not count, and in a list.
+	openings *openings
 	// partsLeft tells that some of its parts have not ended.
 	partsLeft bool
 }
@@ -154,6 +160,9 @@ func (w *whole) report() *api.EventReport {
 	r.FailedBy = mostFrequent(s.Why)
 	if event.broadcast > 0 {
 		r.Recipients, r.Broadcast = nil, &api.BroadcastCounts{Sent: r.Delivered}
+	}
+	if w.openings != nil {
+		r.Opened, r.Dismissed = &w.openings.opened, &w.openings.dismissed
 	}
 	if event.sendAt > 0 {
 		r.SendAt = new(api.AtMillis(event.sendAt))

@@ -20,6 +20,7 @@ type Counts map[string]int64
 const (
 	accepted  = "accepted"
 	retried   = "retried"
+	opened    = "opened"
 	delivered = "delivered "
 	failed    = "failed "
 	alarms    = "alarm "
@@ -37,6 +38,9 @@ func (c Counts) Accepted(n int64) { c[accepted] += n }
 
 // Retried adds requests to push services after which the notification is sent again.
 func (c Counts) Retried(n int64) { c[retried] += n }
+
+// Opened adds users who opened a notification.
+func (c Counts) Opened(n int64) { c[opened] += n }
 
 // Delivered adds notifications that were delivered through a platform.
 func (c Counts) Delivered(platform string, n int64) { c[delivered+platform] += n }
@@ -84,7 +88,7 @@ func (c Counts) addText(text string) {
 // minute is how the counts of a minute are shown.
 func (c Counts) minute(at api.Time) api.StatsMinute {
 	m := api.StatsMinute{
-		At: at, Accepted: c[accepted], Retried: c[retried], Alarms: map[string]int64{}, Platforms: map[string]api.PlatformMinute{},
+		At: at, Accepted: c[accepted], Retried: c[retried], Opened: c[opened], Alarms: map[string]int64{}, Platforms: map[string]api.PlatformMinute{},
 		P50MS: c.quantile(.5), P99MS: c.quantile(.99),
 	}
 	for name, n := range c {

@@ -39,6 +39,7 @@ func TestN18_FiguresOfAMinute(t *testing.T) {
 	sum.addText(mustText(t, Counts{accepted: 100, latency + "1 2.5": 7, delivered + "apns": 3}, func(c Counts) {
 		c.Accepted(2)
 		c.Retried(9)
+		c.Opened(8)
 		c.Alarms("storm", 3)
 		c.Delivered("fcm", 1)
 		c.Failed("fcm", 2)
@@ -51,7 +52,7 @@ func TestN18_FiguresOfAMinute(t *testing.T) {
 	sum.addText(`{"depth":5,"oldest_age_ms":1200}`)
 	sum.addText("QV7Z2M6J.3") // the reader
 	want := api.StatsMinute{
-		At: at, Accepted: 6, Delivered: 51, Failed: 6, Superseded: 10, Retried: 9, Depth: new(int64(5)), OldestAgeMS: new(int64(1200)), P50MS: new(1.3), P99MS: new(9.5),
+		At: at, Accepted: 6, Delivered: 51, Failed: 6, Superseded: 10, Retried: 9, Opened: 8, Depth: new(int64(5)), OldestAgeMS: new(int64(1200)), P50MS: new(1.3), P99MS: new(9.5),
 		Alarms:    map[string]int64{"storm": 3},
 		Platforms: map[string]api.PlatformMinute{"apns": {Delivered: 50, Superseded: 7}, "fcm": {Delivered: 1, Failed: 2, Superseded: 3}, "webpush": {Failed: 4}},
 	}

@@ -21,6 +21,7 @@ type TemplateSet struct {
 	collapse     bool
 	retryUnknown bool
 	badge        api.BadgeMode // "" for none
+	opened       bool
 	// languages has the same type with the texts of another language, by locale in lower case.
 	languages map[string]*TemplateSet
 	language  string // "" in the default language
@@ -47,7 +48,8 @@ func NewTemplateSet(t *api.EventTypeRequest) (*TemplateSet, error) {
 	s.ttl, s.topics = t.TTLSeconds, t.Topic
 	s.collapse = t.Collapse == nil || *t.Collapse
 	s.retryUnknown = t.RetryUnknown == nil || *t.RetryUnknown
-	var errs [7]error
+	s.opened = t.Opened
+	var errs [8]error
 	s.title, errs[0] = ParseTemplate("title", t.Title)
 	s.body, errs[1] = ParseTemplate("body", t.Body)
 	s.aps, errs[2] = parseAPS(s.pushType, t.APS)
@@ -56,6 +58,9 @@ func NewTemplateSet(t *api.EventTypeRequest) (*TemplateSet, error) {
 	texts, err := parseLocalized(t.Localized)
 	errs[5] = err
 	s.fcm, errs[6] = parseFCM(t.FCM)
+	if s.opened && s.pushType != api.PushAlert {
+		errs[7] = api.Invalid("opened", "alert", "is for push type alert")
+	}
 	s.webpush = membersOf(t.WebPush)
 	if err := joinInvalid(errs[:]); err != nil {
 		return nil, err
@@ -64,6 +69,9 @@ func NewTemplateSet(t *api.EventTypeRequest) (*TemplateSet, error) {
 	s.addLanguages(texts)
 	return s, nil
 }
+
+// Opened reports whether it is counted who opens the notifications.
+func (s *TemplateSet) Opened() bool { return s.opened }
 
 // checkText requires that an alert type has something to show, which may be in aps, or the badge.
 func (s *TemplateSet) checkText(t *api.EventTypeRequest) error {

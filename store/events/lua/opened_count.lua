@@ -1,0 +1,33 @@
+-- Counts once that a user opened or dismissed an event's notification, and tells it in the same step.
+-- KEYS: 1 begins the keys of the event's slot, 2 a key that never exists
+-- ARGV: 1 the event, 2 the user's bucket, 3 the user's digest, 4 'opened' or 'dismissed', 5 the bit of that in what is noted of
+--       the user, 6 type of the fact, '' if it is not told, 7 the fact's data, a JSON object without the event's type
+-- RETURNS: 0 there is no such report, 1 the event's type counts none, 2 the user got no notification, 3 counted, 4 counted before
+-- @include lua/clock.lua
+local P = string.sub(KEYS[1], 1, -5)
+-- @include lua/fact_append.lua
+local event, bucket, user, what, bit, fact, data = unpack(ARGV)
+local counts = P .. 'opened:' .. event
+
+local report = redis.call('HGET', P .. 'report:' .. string.sub(event, 1, 6), string.sub(event, 7))
+if not report then return 0 end
+local typ, counted = string.match(report, '^.([^ +]*)(%+?)')
+if counted == '' then return 1 end
+local found, key = redis.call('HMGET', counts, 'opened', user), counts
+if not found[1] then return 2 end
+local noted = found[2]
+if not noted then
+  key = counts .. ':' .. bucket
+  noted = redis.call('HGET', key, user)
+end
+if not noted then return 2 end
+if math.floor(noted / bit) % 2 == 1 then return 4 end
+
+redis.call('DEL', KEYS[2]) -- the first write: no full Redis refuses it, nor the writes after it
+redis.call('HINCRBY', key, user, bit)
+redis.call('HINCRBY', counts, what, 1)
+if fact ~= '' then
+  append_fact(math.floor(now_us() / 1000), fact, event, '', '{"type":"' .. typ .. '",' .. string.sub(data, 2))
+  save_facts()
+end
+return 3

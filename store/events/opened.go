@@ -1,0 +1,182 @@
+package events
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"fanfare/api"
+	"fanfare/store/queue"
+	"fanfare/store/redisdb"
+)
+
+// An event type may count who opens its notifications. Of its events each user who gets a notification is noted before that is
+// sent, in the slot of the event, by a digest: so a call of anybody else is refused, and a user is counted once. Other events
+// cost nothing.
+
+const (
+	// openedDigest is how many bytes of a user's digest are noted.
+	openedDigest = 8
+	// openedBuckets is over how many hashes the users of a large event are spread. They stay in their compact encoding, with some
+	// 12 bytes for a user, up to 500,000 users.
+	openedBuckets = 1024
+	// opensMark follows the type in the report of an event that counts. No type has this character.
+	opensMark = "+"
+)
+
+// Statuses of opened_count.lua.
+const (
+	openedUnknown     = 0
+	openedNotCounted  = 1
+	openedNoRecipient = 2
+	openedCounted     = 3
+	openedBefore      = 4
+)
+
+// Opening is what a user did with a notification.
+type Opening struct {
+	name string // of the count in the report
+	bit  int    // in what is noted of the user
+	fact string // the type of the fact
+}
+
+// String is the name of the count.
+func (o Opening) String() string { return o.name }
+
+// What a user may do with a notification. Each is counted by itself.
+var (
+	Opened    = Opening{"opened", 1, api.FactNotificationOpened}
+	Dismissed = Opening{"dismissed", 2, api.FactNotificationDismissed}
+)
+
+// openedUser is a user as an event notes it: the digest, and the bucket among a large audience. Those of two events have
+// nothing in common.
+func openedUser(event, user string) (digest, bucket string) {
+	sum := sha256.Sum256([]byte(event + " " + user))
+	return string(sum[:openedDigest]), strconv.Itoa(int(binary.BigEndian.Uint16(sum[openedDigest:])) % openedBuckets)
+}
+
+// Recipients are users who get a notification of an event that counts who opens it.
+type Recipients struct {
+	Event string
+	// Part says that they are part of a large audience.
+	Part  bool
+	Users []string
+}
+
+// NoteRecipients notes the recipients of events, in one round trip, and returns an error for each of them. They are kept for a
+// time, which should outlast the events' reports. Noting them again does no harm.
+func (s *Store) NoteRecipients(ctx context.Context, keep time.Duration, all ...Recipients) []error {
+	cmds, errs := make([]redis.Cmder, len(all)), make([]error, len(all))
+	for i, r := range all {
+		args := make([]any, 0, 2+2*len(r.Users))
+		args = append(args, r.Event, keep.Milliseconds())
+		for _, user := range r.Users {
+			digest, bucket := openedUser(r.Event, user)
+			if !r.Part {
+				bucket = ""
+			}
+			args = append(args, bucket, digest)
+		}
+		cmds[i] = s.noteRecipients.Cmd(ctx, openedKeys(s.o.Queue, s.o.Queue.LaneOf(r.Event)), args...)
+	}
+	_ = s.o.DB.Pipeline(ctx, redisdb.Write, cmds...) // each command has its own outcome
+	for i, cmd := range cmds {
+		errs[i] = s.o.DB.Err(cmd.Err(), redisdb.Write)
+	}
+	return errs
+}
+
+// openedFact is what is told of a notification that was opened or dismissed; the script adds the type of the event.
+type openedFact struct {
+	Event  string `json:"event"`
+	User   string `json:"user"`
+	Device string `json:"device,omitempty"` // as in dead letters: the begin of its token
+}
+
+// CountOpening counts that a user opened or dismissed a notification of an event, once, and tells it in the same step. A repeat
+// changes nothing. The error is not_found if the event is unknown, its report is no longer kept, or the user got no notification
+// of it, not_counted if its type does not count, and overloaded while Redis' memory is nearly full.
+func (s *Store) CountOpening(ctx context.Context, id string, what Opening, r *api.OpenedRequest) error {
+	shard, ok := queue.ParseID(id)
+	if !ok || shard >= s.o.Queue.Shards() {
+		return notFound(id)
+	}
+	if err := s.o.DB.Overloaded(); err != nil {
+		return err
+	}
+	fact, data := "", ""
+	if s.o.Tells(what.fact) {
+		text, _ := json.Marshal(openedFact{id, r.User, api.ShortToken(r.Token)}) // texts always marshal
+		fact, data = what.fact, string(text)
+	}
+	digest, bucket := openedUser(id, r.User)
+	status, err := s.o.DB.Eval(ctx, redisdb.Write, s.countOpened, openedKeys(s.o.Queue, shard), id, bucket, digest, what.name, what.bit, fact, data)
+	if err != nil {
+		return fmt.Errorf("count a notification of event %s as %s: %w", id, what.name, err)
+	}
+	switch redisdb.Number(status) {
+	case openedUnknown:
+		return notFound(id)
+	case openedNotCounted:
+		return api.Errorf(api.CodeNotCounted, "the type of event %s does not count who opens its notifications: PUT /v1/event-types/{type} with \"opened\": true", id)
+	case openedNoRecipient:
+		return api.Errorf(api.CodeNotFound, "the user got no notification of event %s", id)
+	case openedCounted:
+		s.o.OnOpened(what.name)
+	case openedBefore:
+	default:
+		return fmt.Errorf("count a notification of event %s as %s: answered %v", id, what.name, status)
+	}
+	return nil
+}
+
+// openings are how many users opened and dismissed the notifications of an event.
+type openings struct{ opened, dismissed int64 }
+
+// openings reads them.
+func (s *Store) openings(ctx context.Context, shard int, id string) (*openings, error) {
+	values, err := redisdb.Value(ctx, s.o.DB, redisdb.Read, redis.NewSliceCmd(ctx, "hmget", openedKey(s.o.Queue, shard, id), Opened.name, Dismissed.name))
+	if err != nil {
+		return nil, fmt.Errorf("read who opened event %s: %w", id, err)
+	}
+	number := func(i int) int64 {
+		n, _ := strconv.ParseInt(redisdb.TextAt(values, i), 10, 64)
+		return n
+	}
+	return &openings{number(0), number(1)}, nil
+}
+
+// EraseRecipients forgets, among keys of Redis, that a user got notifications of events which were accepted up to a time, and
+// returns of how many events. What was counted stays counted.
+func (s *Store) EraseRecipients(ctx context.Context, user string, since time.Time, keys []string) (erased int64, err error) {
+	var cmds []redis.Cmder
+	for _, key := range keys {
+		_, of, is := strings.Cut(key, "}:"+openedName)
+		if !is {
+			continue
+		}
+		event, bucket, large := strings.Cut(of, ":")
+		digest, own := openedUser(event, user)
+		if queue.MadeBefore(event, since) && (!large || bucket == own) {
+			cmds = append(cmds, redis.NewIntCmd(ctx, "hdel", key, digest))
+		}
+	}
+	if len(cmds) == 0 {
+		return 0, nil
+	}
+	if err := s.o.DB.Pipeline(ctx, redisdb.Write, cmds...); err != nil {
+		return 0, fmt.Errorf("forget a recipient of events: %w", err)
+	}
+	for _, cmd := range cmds {
+		erased += cmd.(*redis.IntCmd).Val()
+	}
+	return erased, redisdb.FirstError(cmds)
+}
