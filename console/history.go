@@ -16,6 +16,8 @@ type history struct {
 	Items   []api.StatsMinute
 	Charts  []chart
 	Alarms  []alarms
+	// Opened says that a user opened a notification, in one of the minutes.
+	Opened bool
 	// Superseded says that notifications of live events were, in one of the minutes.
 	Superseded bool
 }
@@ -41,7 +43,7 @@ func (v *visit) lastMinutes(minutes int) (*history, error) {
 		for name := range m.Platforms {
 			platforms[name] = true
 		}
-		h.Superseded = h.Superseded || m.Superseded > 0
+		h.Opened, h.Superseded = h.Opened || m.Opened > 0, h.Superseded || m.Superseded > 0
 	}
 	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
 		h.Alarms = append(h.Alarms, alarms{kind, kinds[kind]})
@@ -69,6 +71,9 @@ func (v *visit) lastMinutes(minutes int) (*history, error) {
 	delivered := figures{}
 	for i, name := range slices.Sorted(maps.Keys(platforms)) {
 		delivered = append(delivered, figure{"delivered by " + name, strconv.Itoa(i%3 + 1), counted(func(m *api.StatsMinute) int64 { return m.Platforms[name].Delivered })})
+	}
+	if h.Opened {
+		delivered = append(delivered, figure{"users who opened one", strconv.Itoa(len(platforms)%3 + 1), counted(func(m *api.StatsMinute) int64 { return m.Opened })})
 	}
 	happened := figures{
 		{"events accepted", "1", counted(func(m *api.StatsMinute) int64 { return m.Accepted })},
