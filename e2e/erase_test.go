@@ -125,6 +125,7 @@ func TestE7_NothingIsLeftOfAnErasedUser(t *testing.T) {
 		first, last := serve(), serve()
 		first.mustTellFacts(api.FactTypes...)
 		first.mustLiveALife(t, apns)
+		opened := first.mustOpen(eraseMe)
 		var made, ticket map[string]string
 		first.must(201, &made, "POST", "/v1/users/"+eraseMe+"/tokens", map[string]any{"scopes": []string{"chat"}})
 		token := "Bearer " + made["token"]
@@ -180,6 +181,11 @@ func TestE7_NothingIsLeftOfAnErasedUser(t *testing.T) {
 				}
 			}
 		}
+		last.must(404, nil, "POST", opened+"/opened", map[string]any{"user": eraseMe})
+		var report api.EventReport
+		if last.must(200, &report, "GET", opened, nil); *report.Opened != 1 {
+			t.Errorf("%d users opened the event", *report.Opened)
+		}
 		var sale struct {
 			Items []struct{ Available, Held int }
 		}
@@ -193,6 +199,20 @@ func TestE7_NothingIsLeftOfAnErasedUser(t *testing.T) {
 		t.Parallel()
 		nothingIsLeft(t, storetest.Postgres(t))
 	})
+}
+
+// mustOpen posts an event that counts who opens it, lets a user open it, and returns its path.
+func (p *program) mustOpen(user string) (path string) {
+	p.t.Helper()
+	p.must(201, nil, "PUT", "/v1/event-types/seen", map[string]any{"title": "New photo", "opened": true})
+	var posted struct{ ID string }
+	p.must(202, &posted, "POST", "/v1/events", map[string]any{"type": "seen", "audience": map[string]any{"users": []string{user}}})
+	path = "/v1/events/" + posted.ID
+	storetest.Eventually(p.t, time.Minute, "the user has a notification", func() bool {
+		status, _, err := p.try("POST", path+"/opened", map[string]any{"user": user})
+		return err == nil && status == 204
+	})
+	return path
 }
 
 // statusOf is the status with which a server answers the erased user's token.
