@@ -164,13 +164,21 @@ func TestO1_WhatIsNotedIsSmall(t *testing.T) {
 	}
 }
 
-// O1: a user is noted before the notification is sent, so that an app which is told at once and calls at once is not refused.
+// O1: a user is noted before the notification is sent, so that an app which is told at once and calls at once is not refused, also
+// if the first tries to note users fail.
 func TestO1_WhoIsToldAtOnceCountsAtOnce(t *testing.T) {
 	t.Parallel()
 	for name, many := range map[string]int{"AtOnce": 3, "Parts": 120} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := setup(t, options{})
+			p := setup(t, options{idle: true})
+			var noted atomic.Int64
+			p.processOn(storetest.Faulty(t, p.db, func(script string, answered bool) error {
+				if script == "recipients_note" && !answered && noted.Add(1) <= 2 {
+					return storetest.ErrCut
+				}
+				return nil
+			})).start()
 			p.mustOpenedType()
 			p.mustManyDevices(many)
 			user := map[string]string{}
