@@ -20,7 +20,7 @@ func TestEveryMethod(t *testing.T) {
 	t.Parallel()
 	c, ctx := setup(t).client(fanfare.Options{}), within(t, time.Minute)
 
-	must(t, c.PutEventType(ctx, "photo", fanfare.EventType{Title: "New photo", Localized: map[string]fanfare.Alert{"de": {Title: "Neues Foto"}}}, fanfare.IfAbsent()))
+	must(t, c.PutEventType(ctx, "photo", fanfare.EventType{Title: "New photo", Opened: true, Localized: map[string]fanfare.Alert{"de": {Title: "Neues Foto"}}}, fanfare.IfAbsent()))
 	if err := c.PutEventType(ctx, "photo", fanfare.EventType{Title: "Other"}, fanfare.IfAbsent()); fanfare.CodeOf(err) != "version_mismatch" {
 		t.Errorf("made twice: %v", err)
 	}
@@ -43,8 +43,16 @@ func TestEveryMethod(t *testing.T) {
 	until(t, "the event is done", func() bool {
 		report, err := c.GetEvent(ctx, id)
 		must(t, err)
-		return report.State == "done" && report.Delivered == 1 && report.Suppressed["is_actor"] == 1
+		return report.State == "done" && report.Delivered == 1 && report.Suppressed["is_actor"] == 1 && *report.Opened == 0
 	})
+	must(t, c.MarkOpened(ctx, id, "bob"))
+	must(t, c.MarkDismissed(ctx, id, "bob"))
+	if err := c.MarkOpened(ctx, id, "alice"); fanfare.CodeOf(err) != "not_found" {
+		t.Errorf("the actor opened it: %v", err)
+	}
+	if report, err := c.GetEvent(ctx, id); err != nil || *report.Opened != 1 || *report.Dismissed != 1 {
+		t.Errorf("%+v: %v", report, err)
+	}
 
 	badge, err := c.SetBadge(ctx, "bob", 3, true)
 	must(t, err)

@@ -62,6 +62,7 @@ type EventType struct {
 	FCM          any              `json:"fcm,omitempty"`
 	WebPush      any              `json:"webpush,omitempty"`
 	Badge        string           `json:"badge,omitempty"`     // the number on the app's icon: "count", "add", or for chat.message "unread"
+	Opened       bool             `json:"opened,omitempty"`    // count who opens the notifications
 	Localized    map[string]Alert `json:"localized,omitempty"` // by locale
 }
 
@@ -80,6 +81,9 @@ type EventReport struct {
 	Cancelled     int64     `json:"cancelled"`
 	Superseded    int64     `json:"superseded"` // of a live event: not sent before a newer one
 	Retrying      int64     `json:"retrying"`
+	// Opened and Dismissed count users; nil if the event's type does not count them.
+	Opened    *int64 `json:"opened"`
+	Dismissed *int64 `json:"dismissed"`
 	// Suppressed counts the users who got nothing, by reason: is_actor, opted_out, muted, no_device, live.
 	Suppressed map[string]int64 `json:"suppressed"`
 	// FailedBy counts failed notifications by reason.
@@ -150,6 +154,16 @@ func (c *Client) SendEvents(ctx context.Context, events []Event, s ...Setting) (
 func (c *Client) GetEvent(ctx context.Context, id string, s ...Setting) (report EventReport, err error) {
 	err = c.Call(ctx, http.MethodGet, Path("v1", "events", id), nil, &report, s...)
 	return report, err
+}
+
+// MarkOpened says that a user opened a notification of an event, whose type has Opened. A user counts once.
+func (c *Client) MarkOpened(ctx context.Context, event, user string, s ...Setting) error {
+	return c.Call(ctx, http.MethodPost, Path("v1", "events", event, "opened"), map[string]any{"user": user}, nil, s...)
+}
+
+// MarkDismissed says that a user dismissed one.
+func (c *Client) MarkDismissed(ctx context.Context, event, user string, s ...Setting) error {
+	return c.Call(ctx, http.MethodPost, Path("v1", "events", event, "dismissed"), map[string]any{"user": user}, nil, s...)
 }
 
 // PutEventType makes or replaces an event type. IfMatch and IfAbsent are heeded.

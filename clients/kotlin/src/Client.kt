@@ -124,6 +124,20 @@ class Client(
     fun postBadge(delta: Int, idempotencyKey: String? = null): JSONObject =
         answer("POST", "/v1/users/{user}/badge", body = json("delta" to delta), key = idempotencyKey)
 
+    /**
+     * Says that the user opened a notification, which counts once for each event.
+     *
+     * @param event the `event_id` of the notification's data
+     * @param token that of this phone, if the backend wants to know on which one it was
+     */
+    fun postOpened(event: String, token: String? = null) = tellOpened("/v1/events/{event}/opened", event, token)
+
+    /** Says that the user dismissed it. */
+    fun postDismissed(event: String, token: String? = null) = tellOpened("/v1/events/{event}/dismissed", event, token)
+
+    private fun tellOpened(path: String, event: String, token: String?) =
+        send("POST", path, mapOf("event" to event), json("user" to user, "token" to token))
+
     /** Lists the topics that the user is in. */
     fun listUserTopics(limit: Int? = null, cursor: String? = null): JSONObject =
         answer("GET", "/v1/users/{user}/topics", query = mapOf("limit" to limit, "cursor" to cursor))

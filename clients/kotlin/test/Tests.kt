@@ -70,6 +70,19 @@ private fun aBadge() = Server().use { server ->
     same("forbidden", thrown<Problem> { bob.call("GET", "/v1/users/eve/badge") }.code)
 }
 
+private fun openedNotifications() = Server().use { server ->
+    val bob = server.client("bob")
+    bob.putDevice("bobs-phone:APA91bHPRgkF", "com.example.shop")
+    server.call("PUT", "/v1/event-types/photo", JSONObject("""{"title": "New photo", "opened": true}"""))
+    val event = server.call("POST", "/v1/events", JSONObject("""{"type": "photo", "audience": {"users": ["bob"]}}"""))!!.getString("id")
+    val report = { server.call("GET", "/v1/events/$event")!! }
+    until("the event is done") { report().getString("state") == "done" }
+    repeat(2) { bob.postOpened(event, "bobs-phone:APA91bHPRgkF") }
+    bob.postDismissed(event)
+    same(1 to 1, report().let { it.getInt("opened") to it.getInt("dismissed") })
+    same("not_found", thrown<Problem> { server.client("eve").postOpened(event) }.code)
+}
+
 private fun topics() = Server().use { server ->
     val bob = server.client("bob")
     same("forbidden", thrown<Problem> { bob.joinTopic("news") }.code)
@@ -273,6 +286,8 @@ private val TESTS = listOf(
     "events are read from pieces of any size" to ::eventsAreReadFromPiecesOfAnySize,
     "parameters are escaped" to ::parametersAreEscaped,
     "a phone and its settings" to ::aPhoneAndItsSettings,
+    "a badge" to ::aBadge,
+    "opened notifications" to ::openedNotifications,
     "topics" to ::topics,
     "a chat" to ::aChat,
     "a sale that sells out" to ::aSaleThatSellsOut,

@@ -35,6 +35,16 @@ export class Client extends Caller {
     return this.#with<Schemas["EventReport"]>({ id }, options)("POST", "/v1/events/{id}/cancel");
   }
 
+  /** Says that a user opened a notification of an event: in an app, with the `event_id` of its payload. */
+  postOpened(id: string, body: Schemas["OpenedRequest"], options?: CallOptions) {
+    return this.#with<void>({ id }, options)("POST", "/v1/events/{id}/opened", body);
+  }
+
+  /** Says that a user dismissed it. */
+  postDismissed(id: string, body: Schemas["OpenedRequest"], options?: CallOptions) {
+    return this.#with<void>({ id }, options)("POST", "/v1/events/{id}/dismissed", body);
+  }
+
   /** Says how events of a type look on phones. */
   putEventType(type: string, body: Schemas["EventTypeRequest"], options?: CallOptions) {
     return this.#with<Schemas["EventType"]>({ type }, options)("PUT", "/v1/event-types/{type}", body);

@@ -35,6 +35,14 @@ class Client(Caller):
         """Cancels an event: one second later nothing more of it is sent."""
         return self._post("/v1/events/{id}/cancel", None, options, id=id)
 
+    def post_opened(self, id: str, body: Json, **options: Any) -> None:
+        """Says that a user opened a notification of an event."""
+        self._post("/v1/events/{id}/opened", body, options, id=id)
+
+    def post_dismissed(self, id: str, body: Json, **options: Any) -> None:
+        """Says that a user dismissed it."""
+        self._post("/v1/events/{id}/dismissed", body, options, id=id)
+
     def put_event_type(self, type: str, body: Json, **options: Any) -> Json:
         """Says how events of a type look on phones."""
         return self._put("/v1/event-types/{type}", body, options, type=type)

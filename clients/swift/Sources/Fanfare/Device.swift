@@ -138,6 +138,25 @@ extension Client {
         return try await answer(Badge.self, "POST", "/v1/users/{user}/badge", body: body, idempotencyKey: idempotencyKey)
     }
 
+    /// Says that the user opened a notification, which counts once for each event. `event` is the `event_id` of its payload,
+    /// and `token` that of this phone, if the backend wants to know on which one it was.
+    public func postOpened(_ event: String, token: String? = nil) async throws {
+        try await tellOpened("/v1/events/{event}/opened", event, token)
+    }
+
+    /// Says that the user dismissed it.
+    public func postDismissed(_ event: String, token: String? = nil) async throws {
+        try await tellOpened("/v1/events/{event}/dismissed", event, token)
+    }
+
+    private func tellOpened(_ path: String, _ event: String, _ token: String?) async throws {
+        struct Body: Encodable {
+            let user: String
+            let token: String?
+        }
+        try await call("POST", path, params: ["event": event], body: JSON.encoder.encode(Body(user: user, token: token)))
+    }
+
     /// Lists the topics that the user is in.
     public func listUserTopics(limit: Int? = nil, cursor: String? = nil) async throws -> Page<UserTopic> {
         try await answer(Page<UserTopic>.self, "GET", "/v1/users/{user}/topics", query: ["limit": limit.map(String.init), "cursor": cursor])

@@ -95,6 +95,31 @@ final class ClientTests: XCTestCase {
         XCTAssertEqual(refusal?.code, "forbidden")
     }
 
+    func testOpenedNotifications() async throws {
+        struct Accepted: Decodable { let id: String }
+        struct Report: Decodable {
+            let state: String
+            let opened, dismissed: Int
+        }
+        let name = fresh("bob"), type = fresh("photo")
+        let bob = try await client(name), eve = try await client(fresh("eve"))
+        let phone = Client.hex(Data(UUID().uuidString.utf8.prefix(32)))
+        try await bob.putDevice(phone, topic: "com.example.shop", environment: .production)
+        try await backend("PUT", "/v1/event-types/\(type)", "{\"title\": \"New photo\", \"opened\": true}")
+        let posted = try await backend("POST", "/v1/events", "{\"type\": \"\(type)\", \"audience\": {\"users\": [\"\(name)\"]}}")
+        let event = try JSONDecoder().decode(Accepted.self, from: posted).id
+        var report: Report
+        repeat {
+            report = try JSONDecoder().decode(Report.self, from: await backend("GET", "/v1/events/\(event)"))
+        } while report.state != "done"
+        for _ in 1...2 { try await bob.postOpened(event, token: phone) }
+        try await bob.postDismissed(event)
+        report = try JSONDecoder().decode(Report.self, from: await backend("GET", "/v1/events/\(event)"))
+        XCTAssertEqual([report.opened, report.dismissed], [1, 1])
+        let refusal = await failure { try await eve.postOpened(event) } as? Problem
+        XCTAssertEqual(refusal?.code, "not_found")
+    }
+
     func testTopics() async throws {
         let bob = try await client(fresh("bob")), topic = fresh("news")
         let refusal = await failure { try await bob.joinTopic(topic) } as? Problem
