@@ -74,13 +74,17 @@ func (b *base) newCrowd(p *partition, script func() crowdScript) *crowd {
 	return redisdb.NewCrowd(b.db, maxReplicaWait, func(ctx context.Context, calls []*call) {
 		s := script()
 		cmd := s.cmd(ctx, p, calls)
-		handOut(s.Script, cmd, b.write(ctx, cmd), calls)
-		if s.told > 0 {
+		err := b.write(ctx, cmd)
+		handOut(s.Script, cmd, err, calls)
+		if s.told > 0 && answered(err) {
 			all, _ := redisdb.ListOf(cmd)
 			b.left(p, redisdb.NumberAt(redisdb.ListAt(all, 1), s.told))
 		}
 	})
 }
+
+// answered reports whether the command of a script has its answer. Otherwise it may still be in flight.
+func answered(sent error) bool { return sent == nil || errors.Is(sent, redisdb.ErrTooFewReplicas) }
 
 // cmd is the script's command for all these callers.
 func (s crowdScript) cmd(ctx context.Context, p *partition, calls []*call) *redis.Cmd {
@@ -92,6 +96,9 @@ func (s crowdScript) cmd(ctx context.Context, p *partition, calls []*call) *redi
 			keys = append(keys, c.once)
 		}
 	}
+	if s.told > 0 {
+		keys = p.telling(keys)
+	}
 	return s.Cmd(ctx, keys, args...)
 }
 
@@ -101,7 +108,7 @@ func (s crowdScript) cmd(ctx context.Context, p *partition, calls []*call) *redi
 func handOut(script *redisdb.Script, cmd *redis.Cmd, sent error, calls []*call) {
 	var all []any
 	err := sent
-	if err == nil || errors.Is(err, redisdb.ErrTooFewReplicas) {
+	if answered(sent) {
 		all, err = redisdb.ListOf(cmd)
 	}
 	status := redisdb.NumberAt(all, 0)

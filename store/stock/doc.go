@@ -91,7 +91,7 @@
 // Facts (store/facts) are left in the outbox of the partition by the step that makes them true: hold.expired by the script that
 // finds that a hold is over, order.created by the one that takes an order off the list of those that are not on record, or that
 // brings back an order which Redis lost, and stock.below by the one that takes units. low.go tells what is different with several
-// partitions. A partition is not removed while there are facts in its outbox. With no type turned on, no script of a reservation has
+// partitions. A script that may leave some names a key of the partition, never, that does not exist (partition.telling). A partition is not removed while there are facts in its outbox. With no type turned on, no script of a reservation has
 // more to do.
 //
 // If neither moves nor returns of any partition changed between two reads of all of them, and

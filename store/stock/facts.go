@@ -1,6 +1,7 @@
 package stock
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -57,6 +58,14 @@ func (b *base) told() (what string) {
 	return what
 }
 
+// mayTell are the keys of a script that leaves facts if it is told to (told).
+func (b *base) mayTell(p *partition, keys []string) []string {
+	if b.told() == "" {
+		return keys
+	}
+	return p.telling(keys)
+}
+
 // tellsAny reports whether any facts about sales are told.
 func (b *base) tellsAny() bool { return b.told() != "" || b.o.Facts.Tells(api.FactOrderCreated) }
 
@@ -93,13 +102,16 @@ func (x *outbox) recordTold(ctx context.Context, byPartition map[*partition][]Or
 			for _, o := range some {
 				args = append(args, o.Reservation, o.CreatedAt, orderData(o))
 			}
-			cmds = append(cmds, x.scripts.recorded.Cmd(ctx, []string{p.settings, p.orders, p.reservations}, args...))
+			cmds = append(cmds, x.scripts.recorded.Cmd(ctx, p.telling([]string{p.settings, p.orders, p.reservations}), args...))
 			of = append(of, p)
 		}
 	}
-	err = x.db.Do(ctx, redisdb.Write, cmds...)
+	if err := x.db.Share(ctx, redisdb.Write, cmds...); err != nil {
+		return 0, err // the commands may still be in flight; a sweep finds what they leave
+	}
 	for i, cmd := range cmds {
-		answer, _ := redisdb.ListOf(cmd) // its error is that of Do
+		answer, e := redisdb.ListOf(cmd)
+		err = cmp.Or(err, e)
 		known += int(redisdb.NumberAt(answer, 0))
 		x.left(of[i], redisdb.NumberAt(answer, 1))
 	}

@@ -38,6 +38,7 @@ type partition struct {
 	orders, totals, out, seen          string
 	restocks                           string // of the first partition
 	facts                              string // the outbox of facts
+	never                              string // does not exist, see telling
 
 	// Of a partition that this process works on:
 	reserves, ends *crowd
@@ -52,7 +53,7 @@ func newPartition(sale string, index int) *partition {
 		sale: sale, index: index, prefix: p,
 		settings: p + "sale", stock: p + "stock", reservations: p + "book", due: p + "due",
 		orders: p + "orders", totals: p + "totals", out: p + "out", seen: p + "seen",
-		restocks: p + "restocks", facts: p + "facts:out",
+		restocks: p + "restocks", facts: p + "facts:out", never: p + "never",
 	}
 }
 
@@ -63,6 +64,11 @@ func (p *partition) ref() Ref { return Ref{p.sale, p.index} }
 func (p *partition) core(more ...string) []string {
 	return append([]string{p.settings, p.stock, p.reservations, p.due}, more...)
 }
+
+// telling are the keys of a script that may leave facts: those that it has otherwise, and one that never exists. While a slot of a
+// Cluster moves, a script with two keys of which one is missing is refused before it runs. Without it the script would stop midway,
+// because the outbox of facts, which it makes, is not among its keys.
+func (p *partition) telling(keys []string) []string { return append(keys, p.never) }
 
 // all are the keys of the partition that have no lifetime, the settings first and the outbox of facts last.
 func (p *partition) all() []string {

@@ -72,7 +72,7 @@ func (l *loader) balanceStock(ctx context.Context, parts []*partition) error {
 		if len(args) == 1 {
 			return nil
 		}
-		cmd := l.scripts.balance.Cmd(ctx, parts[0].core(), slices.Insert(args, 1, any(l.told()))...)
+		cmd := l.scripts.balance.Cmd(ctx, l.mayTell(parts[0], parts[0].core()), slices.Insert(args, 1, any(l.told()))...)
 		if err := l.db.Share(ctx, redisdb.Write, cmd); err != nil {
 			return err
 		}
@@ -137,11 +137,11 @@ func (l *loader) RestoreOrders(ctx context.Context, sale string, orders []Order)
 }
 
 func (l *loader) restoreCmd(ctx context.Context, p *partition, o Order) *redis.Cmd {
-	data := []byte{}
+	data, keys := []byte{}, l.mayTell(p, p.core())
 	if l.o.Facts.Tells(api.FactOrderCreated) {
-		data = orderData(o)
+		data, keys = orderData(o), p.telling(p.core())
 	}
-	return l.scripts.restore.Cmd(ctx, p.core(), o.Reservation, o.User, o.CreatedAt, linesText(o.Lines), l.told(), data)
+	return l.scripts.restore.Cmd(ctx, keys, o.Reservation, o.User, o.CreatedAt, linesText(o.Lines), l.told(), data)
 }
 
 // orderRestored is order_restore.lua's answer for a reservation that was not sold before.

@@ -80,7 +80,7 @@ func (m *mover) tellLow(ctx context.Context, parts []*partition) error {
 		for _, f := range facts {
 			args = append(args, f)
 		}
-		done, err := redisdb.Value(ctx, m.db, redisdb.Write, m.scripts.low.Cmd(ctx, []string{parts[0].settings}, args...))
+		done, err := redisdb.Value(ctx, m.db, redisdb.Write, m.scripts.low.Cmd(ctx, parts[0].telling([]string{parts[0].settings}), args...))
 		if err != nil || done != int64(answerDone) {
 			return err
 		}

@@ -81,7 +81,7 @@ func (e *editor) tryRestock(ctx context.Context, first *partition, a AddStock, o
 		name, lifetime = a.Once.Name(), api.IdempotencyTTL
 	}
 	r := a.Request
-	cmd := e.scripts.restock.Cmd(ctx, first.core(first.totals, first.once(name), first.out, first.restocks), e.o.RunID,
+	cmd := e.scripts.restock.Cmd(ctx, e.mayTell(first, first.core(first.totals, first.once(name), first.out, first.restocks)), e.o.RunID,
 		lifetime.Milliseconds(), redisdb.MatchText(a.Match), hex.EncodeToString(a.Once.Body[:]), a.Call,
 		sweptAtOnce, ChangesChannel(first.sale), r.SKU, *r.Delta, int64(api.MaxStock), others.held, others.sold, e.told())
 	defer e.mayHaveLeft(first)

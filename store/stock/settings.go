@@ -179,7 +179,7 @@ func (e *editor) tryPut(ctx context.Context, first *partition, p PutSale, s Sett
 		mayMake = 1
 	}
 	args := []any{e.o.RunID, requestLifetime.Milliseconds(), redisdb.MatchText(p.Match), mayMake, sweptAtOnce, ChangesChannel(p.Sale), e.told()}
-	keys := first.core(first.totals, first.once(request), first.out)
+	keys := e.mayTell(first, first.core(first.totals, first.once(request), first.out))
 	cmd := e.scripts.put.Cmd(ctx, keys, append(args, settingsArgs(s)...)...)
 	defer e.mayHaveLeft(first)
 	if err := e.write(ctx, cmd); err != nil {

@@ -33,7 +33,7 @@ const (
 )
 
 func (b *base) sweepCmd(ctx context.Context, p *partition) *redis.Cmd {
-	return b.scripts.sweep.Cmd(ctx, p.core(p.orders, p.out), b.o.RunID, sweptAtOnce, b.told())
+	return b.scripts.sweep.Cmd(ctx, b.mayTell(p, p.core(p.orders, p.out)), b.o.RunID, sweptAtOnce, b.told())
 }
 
 // Run sweeps all live sales until ctx ends. It returns holds that are due, finishes transfers and

@@ -1,4 +1,5 @@
--- Facts (store/facts) that the steps of a partition leave in its outbox.
+-- Facts (store/facts) that the steps of a partition leave in its outbox. The last key of a script that leaves some is one that
+-- never exists: so a slot that moves refuses the script before it runs.
 -- KEYS: none
 -- ARGV: none
 -- RETURNS: nothing; it only defines functions

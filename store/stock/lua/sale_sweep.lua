@@ -1,6 +1,6 @@
 -- Returns holds that are due, and tells what else is to be done in a partition.
 -- KEYS: 1 sale, 2 stock, 3 reservations, 4 due, 5 orders (zset),
---       6 out (hash)
+--       6 out (hash), then, if it tells something, a key that never exists
 -- ARGV: 1 run (see run_id), 2 most due holds to return, 3 what is told (see tell_of)
 -- RETURNS: {1 done, holds returned, now in ms, orders not on record, when the oldest
 --          was sold in ms, version, recorded, spread, ends, transfers on their
@@ -16,7 +16,8 @@ local run, bound = ARGV[1], tonumber(ARGV[2])
 local s = redis.call('HMGET', SALE, 'version', 'closed', 'run_id', 'recorded', 'spread', 'ends', 'owes', 'starts', 'hold',
   'opened', 'compared', 'lows')
 local why = unusable(s[1], s[2], s[3], run)
-if why then return { why, redis.call('XLEN', P .. 'facts:out') } end
+local left = redis.call('XLEN', P .. 'facts:out') -- before any write, because a slot that moves may refuse it
+if why then return { why, left } end
 local now = now_ms()
 tell_of(ARGV[3])
 local n = return_due(now, bound)
@@ -28,4 +29,4 @@ end
 local oldest = redis.call('ZRANGE', ORDERS, 0, 0, 'WITHSCORES')
 return { 1, n, now, redis.call('ZCARD', ORDERS), oldest[2] and tonumber(oldest[2]) or 0, s[1], s[4] or '0', s[5] or '0', tonumber(s[6]),
   redis.call('HLEN', OUT), s[7] and 1 or 0, tonumber(s[8]), tonumber(s[9]), next_due(now),
-  tonumber(s[10] or 0), tonumber(s[11] or 0), redis.call('XLEN', P .. 'facts:out'), (s[12] or '0') ~= '0' and 1 or 0 }
+  tonumber(s[10] or 0), tonumber(s[11] or 0), left + told, (s[12] or '0') ~= '0' and 1 or 0 }

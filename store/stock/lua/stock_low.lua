@@ -1,6 +1,6 @@
 -- Notes in the first partition which skus of a sale with several partitions are low, and leaves a fact about each that was not. It
 -- does nothing if the sale changed, or another call noted something, since the caller read.
--- KEYS: 1 sale
+-- KEYS: 1 sale, then a key that never exists
 -- ARGV: 1 version, 2 what was noted, both as the caller saw them, 3 what is noted now, 4.. data of each fact
 -- RETURNS: 0 read again, 1 done
 -- @include lua/clock.lua

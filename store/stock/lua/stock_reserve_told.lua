@@ -1,6 +1,6 @@
 -- Reserves as lua/stock_reserve.lua does, and tells of holds that expire and of skus that become low.
 -- KEYS: those of stock_reserve.lua: 1 sale, 2 stock, 3 reservations, 4 due, 5 orders (zset), then the idempotency record of each
---       caller that wants one
+--       caller that wants one, and a key that never exists
 -- ARGV: those of stock_reserve.lua, but: 5 what is told (see tell_of), 6.. of each caller
 -- RETURNS: as stock_reserve.lua, with one more value of all callers: how many facts were left
 -- @include lua/part_sale.lua
