@@ -12,7 +12,7 @@ import (
 
 // Erase releases the holds that a user had when an operation began, in all live sales, and forgets
 // the user's ended reservations. Sold reservations stay. busy says that a sale cannot be worked on
-// before it was compared with the record.
+// before it was compared with the record, or that an order is not on record yet: a fact will tell of it.
 func (s *Store) Erase(ctx context.Context, o *record.Operation) (e stock.Erased, busy bool, err error) {
 	sales, err := s.live.LiveSales(ctx)
 	if err != nil {
@@ -26,6 +26,7 @@ func (s *Store) Erase(ctx context.Context, o *record.Operation) (e stock.Erased,
 		case err != nil:
 			return e, true, fmt.Errorf("erase reservations: %w", err)
 		}
+		busy = busy || more.Waiting > 0
 		if more.Released+more.Forgotten > 0 {
 			s.cache.dropState(sale)
 		}

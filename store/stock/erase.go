@@ -17,6 +17,7 @@ type Erased struct {
 	Released  int64 // holds, whose units came back
 	Forgotten int64 // reservations that had ended
 	Sold      int64 // reservations that stay
+	Waiting   int64 // those of Sold that were sold up to the time, and whose orders are not on record yet
 }
 
 // EraseUser releases the holds of a user in a sale, and forgets the user's ended reservations, as
@@ -32,7 +33,7 @@ func (rs *reservations) EraseUser(ctx context.Context, sale, user string, until 
 	}
 	p, script := parts[Home(user, len(parts))], rs.scripts.erase
 	for next := ""; ; {
-		cmd := script.Cmd(ctx, p.core(), rs.o.RunID, user, until, next, eraseStep)
+		cmd := script.Cmd(ctx, p.core(p.orders), rs.o.RunID, user, until, next, eraseStep)
 		answer, err := rs.db.List(ctx, redisdb.Write, cmd)
 		if err == nil {
 			err = rs.usable(sale, redisdb.NumberAt(answer, 0))
@@ -46,6 +47,7 @@ func (rs *reservations) EraseUser(ctx context.Context, sale, user string, until 
 		e.Released += redisdb.NumberAt(answer, 2)
 		e.Forgotten += redisdb.NumberAt(answer, 3)
 		e.Sold += redisdb.NumberAt(answer, 4)
+		e.Waiting += redisdb.NumberAt(answer, 5)
 		if next = redisdb.TextAt(answer, 1); next == "" {
 			return e, nil
 		}

@@ -49,7 +49,7 @@ func testEraseUser(t *testing.T, w *liveWorld, partitions int64) {
 	for range 3 {
 		w.mustReserve("buyer", units("s", 1))
 	}
-	_, err := w.End(ctx, EndHold{Sale: w.sale, ID: sold.ID, Sell: true})
+	order, err := w.End(ctx, EndHold{Sale: w.sale, ID: sold.ID, Sell: true})
 	storetest.Must(t, err)
 	until := w.now().UnixMilli()
 	storetest.Eventually(t, patience, "a later millisecond", func() bool { return w.now().UnixMilli() > until })
@@ -59,15 +59,15 @@ func testEraseUser(t *testing.T, w *liveWorld, partitions int64) {
 	for range 2 { // the second time there is nothing to do
 		e, err := w.EraseUser(ctx, w.sale, "7", until)
 		storetest.Must(t, err)
-		all = Erased{all.Released + e.Released, all.Forgotten + e.Forgotten, all.Sold + e.Sold}
+		all = Erased{all.Released + e.Released, all.Forgotten + e.Forgotten, all.Sold + e.Sold, all.Waiting + e.Waiting}
 	}
-	if want := (Erased{200, 50, 0}); all != want {
+	if want := (Erased{200, 50, 0, 0}); all != want {
 		t.Errorf("erased %+v, want %+v", all, want)
 	}
 	if name("7") {
 		t.Error("the ledger still has the user")
 	}
-	if e, err := w.EraseUser(ctx, w.sale, "buyer", until); err != nil || e != (Erased{3, 0, 1}) {
+	if e, err := w.EraseUser(ctx, w.sale, "buyer", until); err != nil || e != (Erased{3, 0, 1, 1}) {
 		t.Errorf("of the buyer %+v, %v", e, err)
 	}
 	if got, want := fmt.Sprint(w.ids("buyer")), fmt.Sprint([]string{later.ID, sold.ID}); got != want {
@@ -77,6 +77,16 @@ func testEraseUser(t *testing.T, w *liveWorld, partitions int64) {
 		t.Errorf("another user has %s", got)
 	}
 	w.want("s", "4991 6 3 5000")
+	newer, err := w.End(ctx, EndHold{Sale: w.sale, ID: w.mustReserve("new", units("s", 1)).ID, Sell: true}) // is not waited for
+	storetest.Must(t, err)
+	if e, err := w.EraseUser(ctx, w.sale, "new", until); err != nil || e != (Erased{Sold: 1}) || newer.Order == nil {
+		t.Errorf("of a newer order %+v, %v", e, err)
+	}
+	_, err = w.OrdersRecorded(ctx, w.sale, *order.Order)
+	storetest.Must(t, err)
+	if e, err := w.EraseUser(ctx, w.sale, "buyer", until); err != nil || e != (Erased{Sold: 1}) {
+		t.Errorf("of an order on record %+v, %v", e, err)
+	}
 	w.mustAddUp()
 	w.mustReserve("7", units("s", 1))
 	if !name("7") || len(w.ids("7")) != 1 {
