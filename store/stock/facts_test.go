@@ -250,31 +250,21 @@ func TestH1_PartitionsProveThatASKUIsLow(t *testing.T) {
 	t.Parallel()
 	eachLive(t, func(t *testing.T, plain *liveWorld) {
 		w, boxes := plain.telling(api.FactStockBelow)
-		r := w.request(offer{stock: map[string]int64{"s": 12}, hold: 600_000, partitions: 4})
-		r.Items[0].LowAt = new(int64(5))
-		w.mustPutNew(r)
-		parts, err := w.partitionsOf(t.Context(), w.sale)
-		storetest.Must(t, err)
-		held := w.mustReserve("u", units("s", 7))
-		// After each first read of all four, as many units come back as are reserved.
-		var mu sync.Mutex
-		reads := 0
-		between := plain.faulty(Options{Facts: w.o.Facts}, func(name string, answered bool) error {
-			mu.Lock()
-			defer mu.Unlock()
-			if name != "partition_read" || !answered {
-				return nil
-			}
-			if reads++; reads%8 == 4 {
+		parts, held := w.mustBeLow(4)
+		// After each first read of all four, all units come back, and are reserved again before the next try.
+		between, reads := w.between(func(reads int) {
+			switch reads % 8 {
+			case 4:
 				_, err := plain.End(context.Background(), EndHold{Sale: w.sale, ID: held.ID})
 				storetest.Must(t, err)
+			case 0:
 				held = plain.mustReserve("u", units("s", 7))
 			}
-			return nil
 		})
-		storetest.Must(t, between.tellLow(t.Context(), parts))
-		if w.wantBelow(); reads != 8*lowTries {
-			t.Errorf("%d reads", reads)
+		_, err := between.tellLow(t.Context(), parts)
+		storetest.Must(t, err)
+		if w.wantBelow(); *reads != 8*lowTries {
+			t.Errorf("%d reads", *reads)
 		}
 		for range 3 {
 			storetest.Must(t, w.Sweep(t.Context()))
@@ -289,6 +279,86 @@ func TestH1_PartitionsProveThatASKUIsLow(t *testing.T) {
 		w.mustReserve("v", units("s", 12))
 		storetest.AtOnce(t, 8, func(ctx context.Context, _ int) error { return w.Sweep(ctx) })
 		w.wantBelow("s 5/5", "s 0/5")
+	})
+}
+
+// mustBeLow makes a sale with several partitions of which 5 units are left, and gives the hold of the other 7.
+func (w *liveWorld) mustBeLow(partitions int64) ([]*partition, api.Reservation) {
+	w.t.Helper()
+	r := w.request(offer{stock: map[string]int64{"s": 12}, hold: 600_000, partitions: partitions})
+	r.Items[0].LowAt = new(int64(5))
+	w.mustPutNew(r)
+	parts, err := w.partitionsOf(context.Background(), w.sale)
+	storetest.Must(w.t, err)
+	return parts, w.mustReserve("u", units("s", 7))
+}
+
+// between is another process, in which something happens after each read of a partition, and how many there were.
+func (w *liveWorld) between(fn func(reads int)) (*liveWorld, *int) {
+	mu, reads := new(sync.Mutex), new(int)
+	return w.faulty(Options{Facts: w.o.Facts}, func(name string, answered bool) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if name == "partition_read" && answered {
+			*reads++
+			fn(*reads)
+		}
+		return nil
+	}), reads
+}
+
+// H1: a sku that is low is told although units come back and are taken again all the time.
+func TestH1_ALowSKUIsToldWhileUnitsComeAndGo(t *testing.T) {
+	t.Parallel()
+	eachLive(t, func(t *testing.T, plain *liveWorld) {
+		w, _ := plain.telling(api.FactStockBelow)
+		parts, held := w.mustBeLow(4)
+		between, reads := w.between(func(reads int) {
+			if reads%4 == 0 {
+				_, err := plain.End(context.Background(), EndHold{Sale: w.sale, ID: held.ID})
+				storetest.Must(t, err)
+				held = plain.mustReserve("u", units("s", 7))
+			}
+		})
+		_, err := between.tellLow(t.Context(), parts)
+		storetest.Must(t, err)
+		if w.wantBelow("s 5/5"); *reads != 8*lowTries {
+			t.Errorf("%d reads", *reads)
+		}
+		storetest.Must(t, w.Sweep(t.Context()))
+		w.wantBelow("s 5/5")
+	})
+}
+
+// H1: a sale with several partitions that Redis lost, and that is read back, does not tell again that it is low, but tells what becomes
+// low after that.
+func TestH1_ALostSaleIsNotLowAgain(t *testing.T) {
+	t.Parallel()
+	eachLive(t, func(t *testing.T, plain *liveWorld) {
+		w, _ := plain.telling(api.FactStockBelow)
+		r := w.request(offer{stock: map[string]int64{"a": 9, "s": 12}, hold: 600_000, partitions: 3})
+		r.Items[0].LowAt, r.Items[1].LowAt = new(int64(3)), new(int64(5))
+		w.mustPutNew(r)
+		sold := w.soldOrders(4, 2) // 4 are left
+		storetest.Must(t, w.Sweep(t.Context()))
+		w.wantBelow("s 4/5")
+		parts, _ := w.partitionsOf(t.Context(), w.sale)
+		on := w.recorded()
+		w.emptied(parts)
+		storetest.Must(t, w.rebuild(on, sold))
+		for range 2 {
+			storetest.Must(t, w.Sweep(t.Context()))
+		}
+		w.wantBelow("s 4/5")
+		held := w.mustReserve("x", units("a", 6))
+		storetest.Must(t, w.Sweep(t.Context()))
+		w.wantBelow("s 4/5", "a 3/3")
+		_, err := w.End(t.Context(), EndHold{Sale: w.sale, ID: held.ID})
+		storetest.Must(t, err)
+		storetest.Must(t, w.Sweep(t.Context()))
+		w.mustReserve("y", units("a", 6))
+		storetest.Must(t, w.Sweep(t.Context()))
+		w.wantBelow("s 4/5", "a 3/3", "a 3/3")
 	})
 }
 

@@ -160,6 +160,9 @@ func (l *loader) Open(ctx context.Context, sale, loading string) error {
 			return err
 		}
 	}
+	if err := l.mover.tellLowClosed(ctx, parts); err != nil {
+		return err
+	}
 	// The first partition comes last: without it the sale stays closed, so neither of two
 	// processes opens the sale of which each loaded some partitions.
 	if err := l.open(ctx, parts[1:], loading); err != nil {

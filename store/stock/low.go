@@ -3,6 +3,7 @@ package stock
 import (
 	"context"
 	"encoding/json"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -50,71 +51,104 @@ func (sw *sweeper) looksForLow(p *partition, a sweepAnswer) bool {
 	return p.index == 0 && a.lows && sw.isPartitioned(p.sale) && sw.o.Facts.Tells(api.FactStockBelow)
 }
 
-// lowTries is how often a look reads the partitions, if units come back meanwhile. The next sweep looks again.
+// lowTries is how often a look reads all partitions twice, if units come back meanwhile.
 const lowTries = 3
 
-// tellLow looks which skus of a sale with several partitions are low, and tells of those that were not before. It takes proof: two
-// reads of all partitions between which no units came back. What was held and sold then has only risen, so between the reads not
-// more was available than the first one shows, and not less than the second.
-func (m *mover) tellLow(ctx context.Context, parts []*partition) error {
-	for range lowTries {
-		before, err := m.readStates(ctx, parts...)
-		if err != nil || m.allUsable(parts, before) != nil {
-			return err
+// tellLow looks which skus of a sale with several partitions are low, and tells of those that were not before. Two reads of all
+// partitions between which no units came back are proof: what was held and sold has only risen, so between the reads not more was
+// available than the first one shows, and not less than the second. If units come back all the time, it is enough that all reads
+// of the look agree. done: the sale needs no other look unless something happens in it.
+func (m *mover) tellLow(ctx context.Context, parts []*partition) (done bool, err error) {
+	var reads [][]*partitionState
+	for range 2 * lowTries {
+		found, err := m.readStates(ctx, parts...)
+		if err != nil || m.allUsable(parts, found) != nil {
+			return false, err
 		}
-		if next, _ := lowChange(before, before); next == before[0].low {
-			return nil
+		reads = append(reads, found)
+		n := len(reads)
+		switch {
+		case found[0].version() != reads[0][0].version():
+			return false, nil
+		case n%2 == 0 && onlyTaken(reads[n-2], found):
+			return m.noteLow(ctx, parts[0], reads[n-2:])
+		case n%2 == 1 && !isNews(found):
+			return true, nil
 		}
-		now, err := m.readStates(ctx, parts...)
-		if err != nil || m.allUsable(parts, now) != nil {
-			return err
-		}
-		if !onlyTaken(before, now) {
-			continue
-		}
-		next, facts := lowChange(before, now)
-		if next == before[0].low {
-			return nil
-		}
-		args := []any{before[0].version(), before[0].low, next}
-		for _, f := range facts {
-			args = append(args, f)
-		}
-		done, err := redisdb.Value(ctx, m.db, redisdb.Write, m.scripts.low.Cmd(ctx, parts[0].telling([]string{parts[0].settings}), args...))
-		if err != nil || done != int64(answerDone) {
-			return err
-		}
-		m.left(parts[0], int64(len(facts)))
-		return nil
 	}
-	return nil
+	return m.noteLow(ctx, parts[0], reads)
 }
 
-// onlyTaken reports whether between two reads of the same settings no units came back.
+// tellLowClosed does the same in a sale that a load is about to open. It is closed, so one read tells how much is available. A sale
+// that Redis had lost was told to be low before: its skus are only noted.
+func (m *mover) tellLowClosed(ctx context.Context, parts []*partition) error {
+	if len(parts) == 1 || !m.o.Facts.Tells(api.FactStockBelow) {
+		return nil
+	}
+	found, err := m.readStates(ctx, parts...)
+	if err != nil {
+		return err
+	}
+	_, err = m.noteLow(ctx, parts[0], [][]*partitionState{found})
+	return err
+}
+
+// noteLow notes in the first partition what some reads say, and leaves facts. done: nothing had changed since the first of them.
+func (m *mover) noteLow(ctx context.Context, first *partition, reads [][]*partitionState) (done bool, err error) {
+	before := reads[0][0]
+	next, facts := lowChange(reads)
+	if next == before.low {
+		return true, nil
+	}
+	args := []any{before.version(), before.low, next}
+	for _, f := range facts {
+		args = append(args, f)
+	}
+	cmd := m.scripts.low.Cmd(ctx, first.telling([]string{first.settings}), args...)
+	status, err := redisdb.Value(ctx, m.db, redisdb.Write, cmd)
+	if err != nil || status != int64(answerDone) {
+		return false, err
+	}
+	m.left(first, int64(len(facts)))
+	return true, nil
+}
+
+// isNews reports whether a read says something else than was noted.
+func isNews(found []*partitionState) bool {
+	next, _ := lowChange([][]*partitionState{found})
+	return next != found[0].low
+}
+
+// onlyTaken reports whether no units came back between two reads.
 func onlyTaken(before, now []*partitionState) bool {
 	for i := range before {
 		if before[i].returns != now[i].returns {
 			return false
 		}
 	}
-	return before[0].version() == now[0].version()
+	return true
 }
 
-// lowChange is what is to be noted of skus that are low, and what is told of those that were not, after two reads between which
-// units were only taken. The first partition, as it was read first, has what was noted before: a sku that may be either stays.
-func lowChange(before, now []*partitionState) (next string, facts [][]byte) {
-	change, skus, _ := strings.Cut(before[0].low, " ")
+// lowChange is what is to be noted of skus that are low, and what is told of those that were not, after reads that agree on the
+// settings. The first partition, as it was read first, has what was noted before. A sku of which the reads do not agree stays.
+func lowChange(reads [][]*partitionState) (next string, facts [][]byte) {
+	before := reads[0][0]
+	change, skus, _ := strings.Cut(before.low, " ")
 	known := strings.Split(skus, ",")
 	var low []string
-	for i, item := range before[0].settings.Items {
+	for _, item := range before.settings.Items {
 		if item.LowAt == nil {
 			continue
 		}
-		most, least := unsold(before, item), unsold(now, now[0].settings.Items[i])
+		most, least := int64(math.MinInt64), int64(math.MaxInt64)
+		for _, found := range reads {
+			n := unsold(found, item)
+			most, least = max(most, n), min(least, n)
+		}
 		was := slices.Contains(known, item.SKU)
 		switch {
 		case most <= *item.LowAt && !was:
-			facts = append(facts, lowData(before[0].settings.ID, item, max(most, 0)))
+			facts = append(facts, lowData(before.settings.ID, item, max(most, 0)))
 			low = append(low, item.SKU)
 		case least <= *item.LowAt && was:
 			low = append(low, item.SKU)
@@ -122,7 +156,7 @@ func lowChange(before, now []*partitionState) (next string, facts [][]byte) {
 	}
 	slices.Sort(low)
 	if next = strings.Join(low, ","); next == skus {
-		return before[0].low, nil
+		return before.low, nil
 	}
 	n, _ := strconv.ParseInt(change, 10, 64)
 	return strconv.FormatInt(n+1, 10) + " " + next, facts

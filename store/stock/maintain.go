@@ -18,38 +18,85 @@ type finding struct {
 	*partition
 	answer sweepAnswer
 	owes   bool // maintain has something to do
-	looks  bool // maintain looks for skus that are low
+	looks  bool // look looks for skus that are low
 }
 
-// maintainedAtOnce is how many partitions are maintained at the same time.
+// maintainedAtOnce is how many partitions are maintained at the same time, and in how many sales skus that are low are looked for.
 const maintainedAtOnce = 16
 
 // maintenance maintains the partitions that sweeps found, while the sweeps go on. If too many wait
-// already, the next sweep finds the partition again.
+// already, the next sweep finds the partition again. Looks, of which there may be one after each sweep, have places of their own.
 type maintenance struct {
 	sweeper *sweeper
-	mu      sync.Mutex
-	busy    map[*partition]bool
 	running sync.WaitGroup
+
+	mu          sync.Mutex
+	busy, looks map[*partition]bool
+	undone      map[string]bool // sales that need another look
 }
 
+func newMaintenance(sw *sweeper) *maintenance {
+	return &maintenance{sweeper: sw, busy: map[*partition]bool{}, looks: map[*partition]bool{}, undone: map[string]bool{}}
+}
+
+// start begins what a finding needs.
 func (m *maintenance) start(ctx context.Context, f finding) {
+	if f.owes {
+		m.startIn(m.busy, f, func() { m.note(ctx, f, m.sweeper.maintain(ctx, f)) })
+	}
+	if f.looks && !m.startIn(m.looks, f, func() { m.look(ctx, f) }) {
+		m.again(f.sale)
+	}
+}
+
+// startIn begins to do something if there is a place, and it is not being done in the partition.
+func (m *maintenance) startIn(places map[*partition]bool, f finding, do func()) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.busy[f.partition] || len(m.busy) >= maintainedAtOnce {
-		return
+	if places[f.partition] || len(places) >= maintainedAtOnce {
+		return false
 	}
-	m.busy[f.partition] = true
+	places[f.partition] = true
 	m.running.Go(func() {
 		defer func() {
 			m.mu.Lock()
 			defer m.mu.Unlock()
-			delete(m.busy, f.partition)
+			delete(places, f.partition)
 		}()
-		if err := m.sweeper.maintain(ctx, f); err != nil && ctx.Err() == nil {
-			m.sweeper.o.Logger.Warn("maintain sale", "sale", f.sale, "partition", f.index, "error", err)
-		}
+		do()
 	})
+	return true
+}
+
+// note logs what went wrong.
+func (m *maintenance) note(ctx context.Context, f finding, err error) {
+	if err != nil && ctx.Err() == nil {
+		m.sweeper.o.Logger.Warn("maintain sale", "sale", f.sale, "partition", f.index, "error", err)
+	}
+}
+
+func (m *maintenance) look(ctx context.Context, f finding) {
+	done, err := m.sweeper.look(ctx, f)
+	if m.note(ctx, f, err); !done {
+		m.again(f.sale)
+	}
+}
+
+// again notes that a sale needs another look.
+func (m *maintenance) again(sale string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.undone[sale] = true
+}
+
+// wake ends the rest of the sales that need another look.
+func (m *maintenance) wake(r rests) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for sale := range m.undone {
+		delete(r, sale)
+	}
+	clear(m.undone)
 }
 
 // loadingPatience is how long a sale may stay closed before the process that loads it is
@@ -125,11 +172,6 @@ func (sw *sweeper) maintain(ctx context.Context, f finding) error {
 	if f.index > 0 {
 		return nil
 	}
-	if f.looks {
-		if err := sw.mover.tellLow(ctx, parts); err != nil {
-			return err
-		}
-	}
 	if len(parts) > 1 && f.answer.spread < f.answer.version {
 		return sw.editor.finishChange(ctx, f.sale, len(parts), false)
 	}
@@ -143,6 +185,15 @@ func (sw *sweeper) maintain(ctx context.Context, f finding) error {
 		return err
 	}
 	return sw.raise(ctx, parts[0], map[string]string{"compared": strconv.FormatInt(f.answer.now, 10)})
+}
+
+// look looks for skus of a sale that are low, and reports whether that is done.
+func (sw *sweeper) look(ctx context.Context, f finding) (done bool, err error) {
+	parts, err := sw.partitionsOf(ctx, f.sale)
+	if err != nil {
+		return false, err
+	}
+	return sw.mover.tellLow(ctx, parts)
 }
 
 // reportSwept tells OnSwept which orders and settings of a partition are not on record.

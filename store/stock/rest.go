@@ -81,7 +81,8 @@ func (a sweepAnswer) rest() time.Duration {
 		d = min(d, time.Duration(a.hold)*time.Millisecond)
 	}
 	switch {
-	case a.now >= a.ends && (a.left > 0 || a.tells && a.nextDue >= 0): // a hold may still be confirmed
+	case a.left > 0: // what moves them may have died
+	case a.now >= a.ends && a.tells && a.nextDue >= 0: // a hold may still be confirmed
 	case a.now >= a.ends:
 		d = farRest
 	case a.now < a.starts:

@@ -2,6 +2,8 @@ package stock
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strconv"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"fanfare/store/redisdb"
 	"fanfare/store/storetest"
 )
 
@@ -196,4 +199,76 @@ func TestRestOfASale(t *testing.T) {
 			t.Errorf("%s and something is owed: %v", name, got)
 		}
 	}
+}
+
+// H1: facts that were not moved bound the rest of a sale that has not begun, that sells, and that is over.
+func TestASaleWithFactsDoesNotRest(t *testing.T) {
+	t.Parallel()
+	const day = 24 * 3_600_000
+	for name, a := range map[string]sweepAnswer{
+		"far":  {now: 10 * day, starts: 20 * day, ends: 30 * day},
+		"open": {now: 10 * day, starts: 0, ends: 30 * day},
+		"over": {now: 10 * day, starts: 0, ends: 9 * day},
+	} {
+		a.status, a.nextDue, a.tells = answerDone, -1, true
+		if d := a.rest(); name != "open" && d < time.Minute {
+			t.Errorf("%s: without facts the rest is %v", name, d)
+		}
+		if a.left = 1; a.rest() != toldRest {
+			t.Errorf("%s: with facts the rest is %v", name, a.rest())
+		}
+	}
+}
+
+// H1: looks for skus that are low take no place of what is owed. A sale for which there is no place, or whose look failed, does not
+// rest.
+func TestLooksHavePlacesOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+		plain := newLiveWorld(t, db)
+		plain.mustOpen(offer{stock: map[string]int64{"s": 9}, partitions: 2})
+		swept, away := make(chan Swept, 1), errors.New("away")
+		w := plain.faulty(Options{OnSwept: func(_ context.Context, s Swept) { swept <- s }}, func(name string, answered bool) error {
+			if name == "partition_read" {
+				return away
+			}
+			return nil
+		})
+		found := finding{newPartition(w.sale, 0), sweepAnswer{status: answerDone, orders: 1}, true, true}
+		wakes := func(m *maintenance) bool {
+			r := rests{w.sale: rest{}, "another": rest{}}
+			m.wake(r)
+			if _, ok := r["another"]; !ok {
+				t.Error("another sale does not rest")
+			}
+			return len(r) == 1
+		}
+		m, release := newMaintenance(w.sweeper), make(chan struct{})
+		for n := range maintainedAtOnce {
+			if !m.startIn(m.looks, finding{partition: newPartition("other", n)}, func() { <-release }) {
+				t.Fatalf("there are %d places", n)
+			}
+		}
+		m.start(t.Context(), found)
+		if s := <-swept; s.Sale != w.sale || s.Orders != 1 {
+			t.Errorf("swept: %+v", s)
+		}
+		if !wakes(m) || wakes(m) {
+			t.Error("a sale that was not looked at rests, or never does again")
+		}
+		close(release)
+		m.running.Wait()
+		found.owes = false
+		m.start(t.Context(), found)
+		m.running.Wait()
+		if !wakes(m) {
+			t.Error("a sale rests whose look failed")
+		}
+		m = newMaintenance(plain.sweeper)
+		m.start(t.Context(), found)
+		m.running.Wait()
+		if wakes(m) {
+			t.Error("a sale does not rest after a look")
+		}
+	})
 }

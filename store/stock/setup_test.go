@@ -1,6 +1,7 @@
 package stock
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"testing"
@@ -54,8 +55,12 @@ func (w *liveWorld) sweepOn() {
 func (l *Live) Sweep(ctx context.Context) error {
 	found, err := l.sweep(ctx, nil)
 	for _, f := range found {
-		if e := l.maintain(ctx, f); err == nil {
-			err = e
+		if f.owes {
+			err = cmp.Or(err, l.maintain(ctx, f))
+		}
+		if f.looks {
+			_, e := l.look(ctx, f)
+			err = cmp.Or(err, e)
 		}
 	}
 	return err

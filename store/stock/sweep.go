@@ -41,10 +41,11 @@ func (b *base) sweepCmd(ctx context.Context, p *partition) *redis.Cmd {
 // keys of sales that ended long ago. Any number of processes may run it. Due holds never wait for
 // the other work. A sale in which nothing can be due before a known time is not swept until then.
 func (sw *sweeper) Run(ctx context.Context) error {
-	w := &maintenance{sweeper: sw, busy: map[*partition]bool{}}
+	w := newMaintenance(sw)
 	defer w.running.Wait()
 	r, o := rests{}, new(redisdb.Outage)
 	for {
+		w.wake(r)
 		found, err := sw.sweep(ctx, r)
 		if ctx.Err() == nil {
 			sw.swept(o, err)
