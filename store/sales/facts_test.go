@@ -208,12 +208,16 @@ func TestH1_FactsOfTheDead(t *testing.T) {
 	}
 	p := s.mustTell(storetest.Open(t, s.redisURL), Options{})
 	p.work(p.Sweep, p.facts.Run)
+	fastest := patience
 	for _, o := range orders[:5] {
 		_, err := dead.live.OrdersRecorded(t.Context(), s.sale, o)
 		storetest.Must(t, err)
 		began := time.Now()
 		storetest.Eventually(t, patience, "it is told", func() bool { return len(p.all()[api.FactOrderCreated][o.Reservation]) == 1 })
-		t.Logf("told after %v", time.Since(began))
+		fastest = min(fastest, time.Since(began))
+	}
+	if fastest > time.Second { // a busy machine delays some, but not all
+		t.Errorf("the fastest of 5 facts was told after %v", fastest)
 	}
 }
 
