@@ -13,6 +13,7 @@ import (
 	"fanfare/api"
 	"fanfare/store/facts"
 	"fanfare/store/queue"
+	"fanfare/store/record"
 	"fanfare/store/redisdb"
 	"fanfare/store/stock"
 	"fanfare/store/storetest"
@@ -249,4 +250,24 @@ func TestADeletedSaleHasToldItsFacts(t *testing.T) {
 			}
 		}
 	})
+}
+
+// E7: an erasure is not done while an order of the user waits for SQL: the fact that tells of it then is erased, too.
+func TestE7_AnErasureAwaitsOrders(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	p := s.mustTell(storetest.Open(t, s.redisURL), Options{})
+	p.mustPut(s.sale, request(10, 60_000, 1))
+	p.mustConfirm(s.sale, p.mustBuy(s.sale, "ann", 1).ID)
+	erase := func() bool {
+		_, busy, err := p.Erase(t.Context(), &record.Operation{Subject: "ann", Since: time.Now().Add(time.Minute).UnixMilli()})
+		storetest.Must(t, err)
+		return busy
+	}
+	if !erase() {
+		t.Error("it did not wait for the order")
+	}
+	p.work(p.Sweep, p.write, p.facts.Run)
+	storetest.Eventually(t, patience, "the order is on record", func() bool { return !erase() })
+	storetest.Eventually(t, patience, "it is told", func() bool { return len(p.all()[api.FactOrderCreated]) == 1 })
 }
