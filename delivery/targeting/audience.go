@@ -32,7 +32,7 @@ type page struct {
 	sent    events.Sent          // notifications with a mark that have ended
 	opened  time.Time            // when it was claimed; zero unless the event is traced
 	newer   bool                 // a newer live event of its object has begun
-	dated   bool                 // the job's time to live was turned into an expiry, which the queue does not have yet
+	changed bool                 // the job has an expiry, made of its time to live, or an UnnotedSince that the queue does not have yet
 }
 
 // open decodes an event. It returns nil if the event cannot be read, and has ended it then.
@@ -42,7 +42,7 @@ func open(c *queue.Claimed) *page {
 		c.Finish(queue.Result{Outcome: queue.Dead, Reason: "bad_payload", Err: err.Error()})
 		return nil
 	}
-	p := &page{c: c, job: j, dated: j.Push.Begin(c.EnqueuedAt)}
+	p := &page{c: c, job: j, changed: j.Push.Begin(c.EnqueuedAt)}
 	if j.Trace != "" {
 		p.opened = time.Now()
 	}

@@ -9,8 +9,8 @@ import (
 
 // noteRecipients notes who gets a notification, of the pages whose events count who opens them, with one question for all pages,
 // and none for other events. It comes before the send, so that nobody has a notification and does not count. It returns the pages
-// that go on. The others wait. An event needs the slot of its recipients anyway; a part is in a slot of its own, and goes on after
-// NotePatience without having noted them.
+// that go on. The others wait. An event needs the slot of its recipients anyway; a part is in a slot of its own, and goes on without having noted
+// them when that has failed for NotePatience.
 func (t *Targeting) noteRecipients(ctx context.Context, pages []*page) []*page {
 	var asks []events.Recipients
 	var of []*page
@@ -30,7 +30,7 @@ func (t *Targeting) noteRecipients(ctx context.Context, pages []*page) []*page {
 		p := of[i]
 		switch {
 		case err == nil:
-		case p.part() && p.c.Now.Sub(p.c.EnqueuedAt) > t.o.NotePatience:
+		case p.part() && ctx.Err() == nil && t.impatient(p):
 			t.o.Logger.Warn("the recipients of a part are not noted", "event", p.event(), "users", len(asks[i].Users), "error", err)
 		default:
 			t.postpone(p, "note_recipients", err)
@@ -38,4 +38,15 @@ func (t *Targeting) noteRecipients(ctx context.Context, pages []*page) []*page {
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(pages), func(p *page) bool { return slices.Contains(waiting, p) })
+}
+
+// impatient reports whether a part whose recipients could not be noted has waited for that long enough. It keeps in the part
+// since when it waits, because the next try may be that of another process.
+func (t *Targeting) impatient(p *page) bool {
+	now := p.c.Clock().UnixMilli()
+	if p.job.UnnotedSince == 0 {
+		p.job.UnnotedSince, p.changed = now, true
+		return false
+	}
+	return now-p.job.UnnotedSince > t.o.NotePatience.Milliseconds()
 }

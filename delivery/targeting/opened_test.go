@@ -3,6 +3,7 @@ package targeting_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -410,6 +411,34 @@ func TestO1_PartsOfAnEventThatIsAwayAreSent(t *testing.T) {
 		t.Errorf("%d users count", counted)
 	}
 	p.mustOpenings(id, counted, 0)
+}
+
+// Failure table: a part waits for NotePatience from the first failure to note its recipients on, however old it is by then. So one
+// failure keeps nobody from counting.
+func TestO1_APartThatIsOldWaitsAsWell(t *testing.T) {
+	t.Parallel()
+	var failed sync.Map // by the command
+	const many = 250
+	p := setup(t, options{idle: true, target: func(o *targeting.Options) { o.NotePatience = time.Nanosecond }})
+	p.mustOpenedType()
+	p.mustManyDevices(many)
+	notes := func(cmd redis.Cmder) string {
+		if storetest.NameOf(cmd) != "recipients_note" {
+			return ""
+		}
+		return fmt.Sprint(cmd.Args()[3:]...)
+	}
+	faulty := storetest.FaultyBy(t, p.db, notes, func(note string, answered bool) error {
+		if _, again := failed.LoadOrStore(note, true); again || answered {
+			return nil
+		}
+		return storetest.ErrCut
+	})
+	id := p.mustPostOf("seen", fans(many)...)
+	p.processOn(faulty).start()
+	p.mustCounts(p.mustEnd(id, api.EventDone), counts{many, many, many, 0, 0})
+	p.mustTell(id, events.Opened, fans(many)...)
+	p.mustOpenings(id, many, 0)
 }
 
 // O1: a Redis whose memory is full notes the recipients of events that were accepted, and counts.

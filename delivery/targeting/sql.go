@@ -102,7 +102,7 @@ func (l leftToSQL) divide(pages []*page) (warm, forSQL []*page) {
 		for _, user := range p.others {
 			l[user] = true
 		}
-		forSQL = append(forSQL, &page{c: p.c, job: p.job, dated: p.dated, newer: p.newer})
+		forSQL = append(forSQL, &page{c: p.c, job: p.job, changed: p.changed, newer: p.newer})
 	}
 	return warm, forSQL
 }

@@ -51,8 +51,8 @@ type Options struct {
 	// PageDelay is the least time that such a page waits, and also a part whose apps have no
 	// room; default 20 ms.
 	PageDelay time.Duration
-	// NotePatience is for how long after it was stored a part waits until its recipients can be noted, if its event counts who
-	// opens it; default 10 s.
+	// NotePatience is for how long a part waits, from the first failure to note its recipients on, if its event counts who opens
+	// it; default 30 s, which outlasts a fail-over.
 	NotePatience time.Duration
 	// MaxAge is how long the queue remembers which parts a page became; default 24 h. It should
 	// be the same as the queue's.
@@ -83,7 +83,7 @@ func New(o Options) *Targeting {
 	o.MostParts = cmp.Or(o.MostParts, 32)
 	o.MaxAge, o.ReportTTL = cmp.Or(o.MaxAge, 24*time.Hour), cmp.Or(o.ReportTTL, 48*time.Hour)
 	o.PageDelay = cmp.Or(o.PageDelay, 20*time.Millisecond)
-	o.NotePatience = cmp.Or(o.NotePatience, 10*time.Second)
+	o.NotePatience = cmp.Or(o.NotePatience, 30*time.Second)
 	o.InFlight = cmp.Or(o.InFlight, delivery.InFlight)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.Metrics == nil {
@@ -349,13 +349,13 @@ func (t *Targeting) read(ctx context.Context, p *page) bool {
 // writeParts is the reason with which an event is deferred of which parts may be stored.
 const writeParts = "write_parts"
 
-// postpone gives the event back because a dependency is away. The expiry computed now is kept,
-// also in a dead letter that is tried again.
+// postpone gives the event back because a dependency is away. What has changed in the job is
+// kept, such as the expiry computed now, also in a dead letter that is tried again.
 func (t *Targeting) postpone(p *page, reason string, err error) {
 	t.o.Logger.Warn("targeting waits", "event", p.c.ID, "reason", reason, "error", err)
 	r := deferOrRetry(reason, err)
 	r.Untouched = reason != writeParts // nothing of the page was begun
-	if p.dated {
+	if p.changed {
 		r.Payload = p.job.Encode()
 	}
 	p.c.Finish(r)

@@ -53,6 +53,8 @@ type Job struct {
 	Settled int64 `json:"settled,omitempty"`
 	// Opened says that it is counted who opens its notifications.
 	Opened bool `json:"opened,omitempty"`
+	// UnnotedSince is when the recipients of a part could first not be noted, in Unix milliseconds by Redis' clock; 0: never.
+	UnnotedSince int64 `json:"unnoted_since,omitempty"`
 	// Live is set for live events.
 	Live *Live `json:"live,omitempty"`
 	// Trace is the span of the call that brought the event, as trace.Parent names it; "": nothing is recorded below it.
