@@ -63,7 +63,7 @@ func TestHistory(t *testing.T) {
 		`d=""/><path class="line dot series-1" d="M147.9 79.0h0M152.9 24.0h0M900.0 24.0h0"/>`,          // the median
 		`class="line series-bad"`,
 		`<text x="0" y="154" text-anchor="start">` + begin + `</text>`, `<text x="900" y="154" text-anchor="end">` + last.UTC().Format("15:04") + `</text>`,
-		"at most 1\u202f200", "at most 4.8 min", `<td class="n">4.8 min</td>`, "delivered by fcm", "fcm 7, 1", `<td class="n">31</td>`, `<td class="n">29</td>`, "users who opened one", `<span class="key key-3"></span> superseded`, last.UTC().Format("2006-01-02 15:04:05"),
+		"at most 1\u202f200", "at most 4.8 min", `<td class="n">4.8 min</td>`, "delivered by fcm", "fcm 7, 1", `<td class="n">31</td>`, `<td class="n">29</td>`, `<span class="key key-4"></span> users who opened one`, `<span class="key key-3"></span> superseded`, last.UTC().Format("2006-01-02 15:04:05"),
 		`<th scope="row">storm</th><td class="n">3</td>`, `<th scope="row">no_app</th><td class="n">1</td>`,
 	} {
 		if !strings.Contains(body, want) {
