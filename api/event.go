@@ -154,7 +154,8 @@ type EventReport struct {
 	// Platforms has the same numbers for each platform that has notifications; they add up to those of
 	// the event.
 	Platforms map[Platform]PlatformCounts `json:"platforms,omitempty"`
-	// Opened is how many users have opened a notification of the event; absent if its type does not count that.
+	// Opened is how many users have opened a notification of the event; absent if its type does not count that, or
+	// if it is not known who got one, or no longer.
 	Opened *int64 `json:"opened,omitempty"`
 	// Dismissed is how many users have dismissed one, as Opened.
 	Dismissed *int64 `json:"dismissed,omitempty"`

@@ -4,13 +4,14 @@ import (
 	"context"
 	"slices"
 
+	"fanfare/api"
 	"fanfare/store/events"
 )
 
 // noteRecipients notes who gets a notification, of the pages whose events count who opens them, with one question for all pages,
 // and none for other events. It comes before the send, so that nobody has a notification and does not count. It returns the pages
 // that go on. The others wait. An event needs the slot of its recipients anyway; a part is in a slot of its own, and goes on without having noted
-// them when that has failed for NotePatience.
+// them when that has failed for NotePatience, or at once while Redis is nearly full.
 func (t *Targeting) noteRecipients(ctx context.Context, pages []*page) []*page {
 	var asks []events.Recipients
 	var of []*page
@@ -30,6 +31,13 @@ func (t *Targeting) noteRecipients(ctx context.Context, pages []*page) []*page {
 		p := of[i]
 		switch {
 		case err == nil:
+			if p.part() {
+				t.full.Store(false)
+			}
+		case p.part() && api.CodeOf(err) == api.CodeOverloaded:
+			if !t.full.Swap(true) {
+				t.o.Logger.Warn("recipients of parts are not noted while Redis is nearly full", "event", p.event(), "error", err)
+			}
 		case p.part() && ctx.Err() == nil && t.impatient(p):
 			t.o.Logger.Warn("the recipients of a part are not noted", "event", p.event(), "users", len(asks[i].Users), "error", err)
 		default:

@@ -37,11 +37,31 @@ func (t *Targeting) resolve(ctx context.Context, pages []*page, left leftToSQL) 
 		t.choose(p)
 	}
 	t.number(ctx, pages)
-	for _, p := range t.noteRecipients(ctx, pages) {
+	pages = t.sendUncounted(ctx, pages)
+	t.sendAll(ctx, t.noteRecipients(ctx, pages))
+	return forSQL, err
+}
+
+// sendUncounted sends the parts of events that do not count who opens them, which need not wait until others are noted, and
+// returns the other pages. Events go together, in their order; between parts no order is promised.
+func (t *Targeting) sendUncounted(ctx context.Context, pages []*page) (others []*page) {
+	var uncounted []*page
+	for _, p := range pages {
+		if p.part() && !p.job.Opened {
+			uncounted = append(uncounted, p)
+		} else {
+			others = append(others, p)
+		}
+	}
+	t.sendAll(ctx, uncounted)
+	return others
+}
+
+func (t *Targeting) sendAll(ctx context.Context, pages []*page) {
+	for _, p := range pages {
 		p.trace()
 		t.send(ctx, p)
 	}
-	return forSQL, err
 }
 
 // alive leaves out the pages whose lease is over. Other processes have them by now, and a

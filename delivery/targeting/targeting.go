@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -76,6 +77,7 @@ type Targeting struct {
 	events  backlog        // as last read
 	sending sync.WaitGroup // counts what Delivery sends, and the goroutines that ask SQL
 	sql     sqlPages
+	full    atomic.Bool // parts go on without having noted their recipients, because Redis is nearly full
 }
 
 // New makes a Targeting. It starts nothing.

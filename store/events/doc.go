@@ -13,12 +13,13 @@
 //	the shards' counters     queue notifications, group <event id>        retention after their last change
 //	which of them failed     both queues, group <event id>                as the counters
 //	it is cancelled          beside the report                            as the report
-//	who gets it and opens    beside the shard: opened:<event>, a hash     twice MaxAge and retention
-//	it, if its type counts   of the counts opened and dismissed and of
+//	who gets it and opens    beside the shard: opened:<event>, a hash     from the last note: twice MaxAge and
+//	it, if its type counts   of the counts opened and dismissed and of    retention, or as the hash with the report
 //	                         8 bytes of each recipient's digest: 0, and
-//	                         1 for opened, 2 for dismissed added; of a
-//	                         large audience the recipients are under
-//	                         opened:<event>:<bucket>, 0 to 1023
+//	                         1 for opened, 2 for dismissed added; those
+//	                         after the first 400 are in hashes under
+//	                         opened:<event>:<bucket>, first 0 to 15, and
+//	                         when that is full 16 to 1039
 //	withdrawn events         ff:{withdrawn}:events, a stream              MaxAge and 7 days
 //	cancelled events         beside each shard: cancelled, a stream       MaxAge and 14 days
 //	live events of an object ff:{live:<object>}:order, a hash             MaxAge and 7 days; behind an end MaxAge

@@ -11,8 +11,8 @@ const cancelledName = "cancelled"
 // openedName begins the names of the keys that say who got an event and opened it, beside the event's shard.
 const openedName = "opened:"
 
-// openedKey names the hash of an event's counts and, unless its audience is large, its recipients. Behind the name are a colon
-// and a bucket in that of recipients of a large audience.
+// openedKey names the hash of an event's counts and of its first recipients. Behind the name are a colon and a bucket in those of
+// the other recipients.
 func openedKey(q *queue.Queue, shard int, event string) string {
 	return q.KeyBeside(shard, openedName+event)
 }

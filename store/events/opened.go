@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -24,9 +25,11 @@ import (
 const (
 	// openedDigest is how many bytes of a user's digest are noted.
 	openedDigest = 8
-	// openedBuckets is over how many hashes the users of a large event are spread. They stay in their compact encoding, with some
-	// 12 bytes for a user, up to 500,000 users.
+	// openedBuckets is over how many hashes the users of a very large event are spread. They stay in their compact encoding, with
+	// some 12 bytes for a user, up to 500,000 users.
 	openedBuckets = 1024
+	// openedFew is the number of hashes that are filled before those. Their names are the numbers below it.
+	openedFew = 16
 	// opensMark follows the type in the report of an event that counts. No type has this character.
 	opensMark = "+"
 )
@@ -56,40 +59,52 @@ var (
 	Dismissed = Opening{"dismissed", 2, api.FactNotificationDismissed}
 )
 
-// openedUser is a user as an event notes it: the digest, and the bucket among a large audience. Those of two events have
-// nothing in common.
+// openedUser is a user as an event notes it: the digest, and the bucket among a very large audience. That modulo openedFew is the
+// bucket among a smaller one. Those of two events have nothing in common.
 func openedUser(event, user string) (digest, bucket string) {
 	sum := sha256.Sum256([]byte(event + " " + user))
-	return string(sum[:openedDigest]), strconv.Itoa(int(binary.BigEndian.Uint16(sum[openedDigest:])) % openedBuckets)
+	return string(sum[:openedDigest]), strconv.Itoa(openedFew + int(binary.BigEndian.Uint16(sum[openedDigest:]))%openedBuckets)
+}
+
+// fewOf is the bucket among openedFew of a user with a bucket.
+func fewOf(bucket string) string {
+	n, _ := strconv.Atoi(bucket) // it always is a number
+	return strconv.Itoa(n % openedFew)
 }
 
 // Recipients are users who get a notification of an event that counts who opens it.
 type Recipients struct {
 	Event string
-	// Part says that they are part of a large audience.
+	// Part says that they are part of a large audience, and not noted while Redis is nearly full.
 	Part  bool
 	Users []string
 }
 
-// NoteRecipients notes the recipients of events, in one round trip, and returns an error for each of them. They are kept for a
-// time, which should outlast the events' reports. Noting them again does no harm.
+// NoteRecipients notes the recipients of events, in one round trip, and returns an error for each of them. They are kept for at
+// least a time, which should outlast the events' reports. Noting them again does no harm. Parts of large audiences are not noted
+// while Redis' memory is nearly full: their error is overloaded.
 func (s *Store) NoteRecipients(ctx context.Context, keep time.Duration, all ...Recipients) []error {
-	cmds, errs := make([]redis.Cmder, len(all)), make([]error, len(all))
+	var cmds []redis.Cmder
+	errs, of, full := make([]error, len(all)), []int{}, s.o.DB.Overloaded()
 	for i, r := range all {
-		args := make([]any, 0, 2+2*len(r.Users))
-		args = append(args, r.Event, keep.Milliseconds())
+		if r.Part && full != nil {
+			errs[i] = full
+			continue
+		}
+		args := make([]any, 0, 3+2*len(r.Users))
+		args = append(args, r.Event, keep.Milliseconds(), openedFew)
 		for _, user := range r.Users {
 			digest, bucket := openedUser(r.Event, user)
-			if !r.Part {
-				bucket = ""
-			}
 			args = append(args, bucket, digest)
 		}
-		cmds[i] = s.noteRecipients.Cmd(ctx, openedKeys(s.o.Queue, s.o.Queue.LaneOf(r.Event)), args...)
+		of, cmds = append(of, i), append(cmds, s.noteRecipients.Cmd(ctx, openedKeys(s.o.Queue, s.o.Queue.LaneOf(r.Event)), args...))
+	}
+	if len(cmds) == 0 {
+		return errs
 	}
 	_ = s.o.DB.Pipeline(ctx, redisdb.Write, cmds...) // each command has its own outcome
-	for i, cmd := range cmds {
-		errs[i] = s.o.DB.Err(cmd.Err(), redisdb.Write)
+	for n, cmd := range cmds {
+		errs[of[n]] = s.o.DB.Err(cmd.Err(), redisdb.Write)
 	}
 	return errs
 }
@@ -118,7 +133,7 @@ func (s *Store) CountOpening(ctx context.Context, id string, what Opening, r *ap
 		fact, data = what.fact, string(text)
 	}
 	digest, bucket := openedUser(id, r.User)
-	status, err := s.o.DB.Eval(ctx, redisdb.Write, s.countOpened, openedKeys(s.o.Queue, shard), id, bucket, digest, what.name, what.bit, fact, data)
+	status, err := s.o.DB.Eval(ctx, redisdb.Write, s.countOpened, openedKeys(s.o.Queue, shard), id, openedFew, bucket, digest, what.name, what.bit, fact, data)
 	if err != nil {
 		return fmt.Errorf("count a notification of event %s as %s: %w", id, what.name, err)
 	}
@@ -139,7 +154,10 @@ func (s *Store) CountOpening(ctx context.Context, id string, what Opening, r *ap
 }
 
 // openings are how many users opened and dismissed the notifications of an event.
-type openings struct{ opened, dismissed int64 }
+type openings struct {
+	opened, dismissed int64
+	kept              bool // somebody was noted who got one, and that is still known
+}
 
 // openings reads them.
 func (s *Store) openings(ctx context.Context, shard int, id string) (*openings, error) {
@@ -151,11 +169,11 @@ func (s *Store) openings(ctx context.Context, shard int, id string) (*openings, 
 		n, _ := strconv.ParseInt(redisdb.TextAt(values, i), 10, 64)
 		return n
 	}
-	return &openings{number(0), number(1)}, nil
+	return &openings{number(0), number(1), redisdb.TextAt(values, 0) != ""}, nil
 }
 
 // EraseRecipients forgets, among keys of Redis, that a user got notifications of events which were accepted up to a time, and
-// returns of how many events. What was counted stays counted.
+// returns how many notes of it there were. What was counted stays counted.
 func (s *Store) EraseRecipients(ctx context.Context, user string, since time.Time, keys []string) (erased int64, err error) {
 	var cmds []redis.Cmder
 	for _, key := range keys {
@@ -163,9 +181,9 @@ func (s *Store) EraseRecipients(ctx context.Context, user string, since time.Tim
 		if !is {
 			continue
 		}
-		event, bucket, large := strings.Cut(of, ":")
+		event, bucket, _ := strings.Cut(of, ":")
 		digest, own := openedUser(event, user)
-		if queue.MadeBefore(event, since) && (!large || bucket == own) {
+		if queue.MadeBefore(event, since) && slices.Contains([]string{"", fewOf(own), own}, bucket) {
 			cmds = append(cmds, redis.NewIntCmd(ctx, "hdel", key, digest))
 		}
 	}

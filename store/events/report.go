@@ -161,8 +161,8 @@ func (w *whole) report() *api.EventReport {
 	if event.broadcast > 0 {
 		r.Recipients, r.Broadcast = nil, &api.BroadcastCounts{Sent: r.Delivered}
 	}
-	if w.openings != nil {
-		r.Opened, r.Dismissed = &w.openings.opened, &w.openings.dismissed
+	if o := w.openings; o != nil && (o.kept || r.Notifications == 0) { // users are noted before a notification is made
+		r.Opened, r.Dismissed = &o.opened, &o.dismissed
 	}
 	if event.sendAt > 0 {
 		r.SendAt = new(api.AtMillis(event.sendAt))

@@ -1,12 +1,13 @@
 -- Counts once that a user opened or dismissed an event's notification, and tells it in the same step.
 -- KEYS: 1 begins the keys of the event's slot, 2 a key that never exists
--- ARGV: 1 the event, 2 the user's bucket, 3 the user's digest, 4 'opened' or 'dismissed', 5 the bit of that in what is noted of
---       the user, 6 type of the fact, '' if it is not told, 7 the fact's data, a JSON object without the event's type
+-- ARGV: 1 the event, 2 number of its few hashes, 3 the user's bucket, 4 the user's digest, 5 'opened' or 'dismissed', 6 the bit of
+--       that in what is noted of the user, 7 type of the fact, '' if it is not told, 8 the fact's data, a JSON object without the
+--       event's type
 -- RETURNS: 0 there is no such report, 1 the event's type counts none, 2 the user got no notification, 3 counted, 4 counted before
 -- @include lua/clock.lua
 local P = string.sub(KEYS[1], 1, -5)
 -- @include lua/fact_append.lua
-local event, bucket, user, what, bit, fact, data = unpack(ARGV)
+local event, few, bucket, user, what, bit, fact, data = unpack(ARGV)
 local counts = P .. 'opened:' .. event
 
 local report = redis.call('HGET', P .. 'report:' .. string.sub(event, 1, 6), string.sub(event, 7))
@@ -16,8 +17,9 @@ if counted == '' then return 1 end
 local found, key = redis.call('HMGET', counts, 'opened', user), counts
 if not found[1] then return 2 end
 local noted = found[2]
-if not noted then
-  key = counts .. ':' .. bucket
+for _, later in ipairs({ bucket % few, bucket }) do -- as recipients_note.lua notes them
+  if noted then break end
+  key = counts .. ':' .. later
   noted = redis.call('HGET', key, user)
 end
 if not noted then return 2 end

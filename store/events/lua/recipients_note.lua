@@ -1,17 +1,43 @@
 -- Notes who gets a notification of an event whose opened notifications are counted. Noting a user again changes nothing.
+-- The first users are noted in the hash of the event's counts, those after them in a few hashes, and all others in many: so an
+-- audience of any size takes few bytes for each. A user who is noted again may be in a later hash too; the first one counts.
 -- KEYS: 1 begins the keys of the event's slot, 2 a key that never exists
--- ARGV: 1 the event, 2 lifetime in ms, then of each user two: the bucket, or '' for beside the counts, and the digest
+-- ARGV: 1 the event, 2 least lifetime in ms, 3 number of the few hashes, then of each user two: the bucket and the digest
 -- RETURNS: 1
-local P, event, life = string.sub(KEYS[1], 1, -5), ARGV[1], ARGV[2]
+local ROOM = 400 -- users in one of the first hashes; with more than 512 fields Redis takes six times as much for each
+local P, event, life, few = string.sub(KEYS[1], 1, -5), ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local counts = P .. 'opened:' .. event
-local written = { [counts] = true }
+local rooms = {} -- of the hashes that were looked at
+
+local function has_room(key)
+  rooms[key] = rooms[key] or ROOM - redis.call('HLEN', key)
+  return rooms[key] > 0
+end
+
+-- note notes a user in a hash, unless one of the later hashes has the user. They do if users of the hash were erased.
+local function note(user, key, later, last)
+  for _, other in ipairs({ later, last }) do
+    if redis.call('HEXISTS', other, user) == 1 then return end
+  end
+  rooms[key] = rooms[key] - redis.call('HSETNX', key, user, 0)
+end
 
 redis.call('DEL', KEYS[2]) -- a script whose first write frees memory is not refused by a full Redis
 redis.call('HSETNX', counts, 'opened', 0)
-for i = 3, #ARGV, 2 do
-  local key = ARGV[i] == '' and counts or counts .. ':' .. ARGV[i]
-  redis.call('HSETNX', key, ARGV[i + 1], 0)
-  written[key] = true
+local written = { [counts] = true }
+for i = 4, #ARGV, 2 do
+  local user, near, far = ARGV[i + 1], counts .. ':' .. ARGV[i] % few, counts .. ':' .. ARGV[i]
+  if has_room(counts) then
+    note(user, counts, near, far)
+  elseif has_room(near) then
+    note(user, near, far)
+  else
+    redis.call('HSETNX', far, user, 0)
+  end
+  written[near], written[far] = true, true
 end
-for key in pairs(written) do redis.call('PEXPIRE', key, life) end
+
+-- The hash with the event's report may live longer, because of other events in it.
+life = math.max(life, redis.call('PTTL', P .. 'report:' .. string.sub(event, 1, 6)))
+for key in pairs(written) do redis.call('PEXPIRE', key, string.format('%d', life)) end
 return 1
