@@ -249,16 +249,10 @@ main() {
 	chmod 711 "$work" "$work/tmp" # root starts PostgreSQL as another user, who has to reach its files
 	export TMPDIR=$work/tmp
 	start_mariadb
-	# Not ours, and by far the slowest under the race detector: SQLite, translated to
-	# Go, and the interpreter of the embedded Redis.
-	export GOFLAGS="${GOFLAGS:-} -gcflags=modernc.org/...=-race=false -gcflags=github.com/yuin/gopher-lua/...=-race=false"
+	. .ci/compile.sh
 	# The tests' own collector costs a tenth of all their time otherwise. Servers that
 	# they start have an environment of their own.
 	export GOGC=400
-	# A test binary waits a second at its end for late reports of races otherwise, fifty times. And what the detector
-	# knows of each larger piece of memory that is allocated, it maps anew instead of clearing it, which costs the kernel
-	# more: the embedded Redis allocates 80 KB for a script.
-	export GORACE="atexit_sleep_ms=100 clear_shadow_mmap_threshold=16777216"
 	# What it compiles, the tests use, which need no part of it again.
 	step go vet ${RACE:+-race} ./...
 	step run_tests "$@"

@@ -56,11 +56,7 @@ kotlin=$work/node_modules/kotlin-compiler
 say "compiling, with $(bash "$kotlin/bin/kotlinc" -version 2>&1 | tail -n 1)"
 bash "$kotlin/bin/kotlinc" -Werror -jvm-target 1.8 -cp "$json" -d "$work/classes" clients/kotlin/src clients/kotlin/test "$work/documents"
 
-# Compiled as the tests compile what is shipped, so that nothing is compiled twice.
-if [ -z "${FANFARE_PROGRAM:-}" ]; then
-	export FANFARE_PROGRAM=$work/fanfare
-	CGO_ENABLED=0 go build -trimpath -gcflags=modernc.org/...=-race=false -gcflags=github.com/yuin/gopher-lua/...=-race=false -o "$FANFARE_PROGRAM" .
-fi
+. .ci/program.sh
 say "tests"
 export FANFARE_OPENAPI=$PWD/openapi/openapi.json
 exec java -cp "$work/classes:$json:$kotlin/lib/kotlin-stdlib.jar" fanfare.TestsKt "$@"

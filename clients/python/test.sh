@@ -26,11 +26,7 @@ else
 	export PYTHONPATH=$PWD/clients/python/src
 fi
 
-# Compiled as the tests compile what is shipped, so that nothing is compiled twice.
-if [ -z "${FANFARE_PROGRAM:-}" ]; then
-	export FANFARE_PROGRAM=$work/fanfare
-	CGO_ENABLED=0 go build -trimpath -gcflags=modernc.org/...=-race=false -gcflags=github.com/yuin/gopher-lua/...=-race=false -o "$FANFARE_PROGRAM" .
-fi
+. .ci/program.sh
 
 say "tests with $("$python" --version)"
 export FANFARE_OPENAPI=$PWD/openapi/openapi.json FANFARE_README=$PWD/clients/python/README.md PYTHONDONTWRITEBYTECODE=1

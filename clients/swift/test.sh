@@ -42,9 +42,6 @@ document() {
 document Readme clients/swift/README.md
 document Guide docs/start/ios.md
 
-if [ -z "${FANFARE_PROGRAM:-}" ]; then
-	export FANFARE_PROGRAM=$work/fanfare
-	CGO_ENABLED=0 go build -trimpath -gcflags=modernc.org/...=-race=false -gcflags=github.com/yuin/gopher-lua/...=-race=false -o "$FANFARE_PROGRAM" .
-fi
+. .ci/program.sh
 say "tests"
 exec python3 clients/swift/Tests/with_server.py swift test --package-path "$package" "$@"

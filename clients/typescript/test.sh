@@ -42,11 +42,7 @@ say "npm pack"
 	../node_modules/.bin/tsc
 )
 
-# Compiled as the tests compile what is shipped, so that nothing is compiled twice.
-if [ -z "${FANFARE_PROGRAM:-}" ]; then
-	export FANFARE_PROGRAM=$work/fanfare
-	CGO_ENABLED=0 go build -trimpath -gcflags=modernc.org/...=-race=false -gcflags=github.com/yuin/gopher-lua/...=-race=false -o "$FANFARE_PROGRAM" .
-fi
+. .ci/program.sh
 
 say "tests"
 cd "$app"
