@@ -20,7 +20,7 @@ import (
 // and at the end that every job ran.
 func TestQ16_KillAtEveryStep(t *testing.T) {
 	t.Parallel()
-	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+	storetest.EachServer(t, func(t *testing.T, db *redisdb.DB) {
 		w := setup(t, db, func(o *queue.Options) { o.Lease = 150 * time.Millisecond; o.Retention = time.Minute })
 		outcomes := []queue.Result{{}, {Outcome: queue.Retry, Delay: time.Millisecond}, {Outcome: queue.Defer, Delay: time.Millisecond},
 			{Outcome: queue.Continue, Payload: []byte("more")}, {Outcome: queue.Release}, {Outcome: queue.Dead}}
@@ -110,7 +110,7 @@ func TestEveryScriptMayRunTwice(t *testing.T) {
 			return nil
 		},
 	}
-	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+	storetest.EachServer(t, func(t *testing.T, db *redisdb.DB) {
 		for name, fault := range faults {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()

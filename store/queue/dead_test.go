@@ -49,7 +49,7 @@ func TestQ18_DeadLettersAreBounded(t *testing.T) {
 // Q18: a page of dead letters has a bound of bytes as well. The pages together have each letter once, newest first.
 func TestQ18_PagesOfLargeDeadLetters(t *testing.T) {
 	t.Parallel()
-	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+	storetest.EachServer(t, func(t *testing.T, db *redisdb.DB) {
 		const letters, size = 160, 60_000 // 9.6 MB
 		w := setup(t, db, func(o *queue.Options) { o.Shards = 2 })
 		for i := range letters {

@@ -18,7 +18,7 @@ func TestQ11_ThousandsOfSuspectsTakeMinutes(t *testing.T) {
 	for name, hanging := range map[string]int{"AllAnswer": 0, "SomeHang": 2} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+			storetest.EachServer(t, func(t *testing.T, db *redisdb.DB) {
 				const n, lease = 96, 3 * time.Second
 				w := setup(t, db, func(o *queue.Options) { o.Lease = lease })
 				w.mustMakeSuspects("suspect", n, 2)

@@ -92,7 +92,7 @@ func TestQ1_OneKeyNeverRunsTwiceAtOnce(t *testing.T) {
 
 func TestQ1_AlsoWithKills(t *testing.T) {
 	t.Parallel()
-	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+	storetest.EachServer(t, func(t *testing.T, db *redisdb.DB) {
 		w := setup(t, db, func(o *queue.Options) { o.Shards = 2; o.InFlight = 16; o.Lease = time.Second; o.Logger = nil })
 		var o overlap
 		var ended sync.Map
@@ -271,11 +271,8 @@ func TestQ4_TheNextOfAKeyStartsAtOnce(t *testing.T) {
 
 func TestQ18_ManyKeysLeaveNoMemoryBehind(t *testing.T) {
 	t.Parallel()
-	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+	storetest.EachServer(t, func(t *testing.T, db *redisdb.DB) {
 		n := storetest.Sized(1_000_000, 20_000)
-		if db.Embedded() {
-			n /= 10 // its scripts take sixteen times as long
-		}
 		w := setup(t, db, func(o *queue.Options) { o.Retention = 300 * time.Millisecond; o.Lease = 20 * time.Second })
 		var done atomic.Int64
 		w.run(func(_ context.Context, batch []*queue.Claimed) {

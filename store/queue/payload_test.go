@@ -53,7 +53,7 @@ func TestQ17_AnyPayload(t *testing.T) {
 
 func TestQ17_AClaimIsBoundedByBytes(t *testing.T) {
 	t.Parallel()
-	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+	storetest.EachServer(t, func(t *testing.T, db *redisdb.DB) {
 		w := setup(t, db, func(o *queue.Options) { o.Lease = 20 * time.Second })
 		for range 100 {
 			w.mustEnqueue(queue.Job{Payload: make([]byte, queue.MaxPayload)})

@@ -177,19 +177,32 @@ func EachRedisOwn(t *testing.T, fn func(t *testing.T, db *redisdb.DB)) {
 	eachRedis(t, func(t testing.TB) *RedisCluster { return PrivateCluster(t, 0) }, fn)
 }
 
+// EachServer is EachRedis without the embedded Redis, for promises of memory and speed, and for chaos: the embedded Redis
+// is for trying fanfare out, keeps nothing of a killed process, and runs scripts many times slower.
+func EachServer(t *testing.T, fn func(t *testing.T, db *redisdb.DB)) {
+	t.Helper()
+	eachServer(t, Cluster, fn)
+}
+
 func eachRedis(t *testing.T, cluster func(testing.TB) *RedisCluster, fn func(t *testing.T, db *redisdb.DB)) {
 	t.Helper()
-	for name, open := range map[string]func(t *testing.T) *redisdb.DB{
-		"redis": func(t *testing.T) *redisdb.DB { return Open(t, Redis(t).URL()) },
-		// Its scripts run in this process, where the race detector makes them many times slower.
-		"embedded": func(t *testing.T) *redisdb.DB {
-			return OpenWith(t, redisdb.Options{URL: "embedded", Timeout: 20 * time.Second})
-		},
-		"cluster": func(t *testing.T) *redisdb.DB { return Open(t, cluster(t).URL()) },
+	eachServer(t, cluster, fn)
+	t.Run("embedded", func(t *testing.T) {
+		t.Parallel()
+		// Its scripts run in this process, beside all that the test does.
+		fn(t, OpenWith(t, redisdb.Options{URL: "embedded", Timeout: 20 * time.Second}))
+	})
+}
+
+func eachServer(t *testing.T, cluster func(testing.TB) *RedisCluster, fn func(t *testing.T, db *redisdb.DB)) {
+	t.Helper()
+	for name, url := range map[string]func(t *testing.T) string{
+		"redis":   func(t *testing.T) string { return Redis(t).URL() },
+		"cluster": func(t *testing.T) string { return cluster(t).URL() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			fn(t, open(t))
+			fn(t, Open(t, url(t)))
 		})
 	}
 }
