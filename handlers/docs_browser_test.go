@@ -18,6 +18,7 @@ import (
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/css"
 	"github.com/chromedp/cdproto/dom"
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
@@ -199,7 +200,17 @@ func TestDocsInABrowser(t *testing.T) {
 	w.workChats()
 	b := mustBrowser(t, w.url)
 	b.prefers(t, "light")
-	b.open(t, w.url+"/docs/api/", ".opblock")
+	t.Run("bookmarks of when it was at /docs/ lead to it", func(t *testing.T) {
+		b.open(t, w.url+"/docs/#/push/listDevices", "#operations-push-listDevices.is-open")
+		b.becomes(t, "location.href", w.url+"/docs/api/#/push/listDevices")
+		b.click(t, "#operations-push-listDevices .opblock-summary-control")
+		b.on(t, "body", "scrollTo(0, 0)")
+	})
+	t.Run("it fits phones", func(t *testing.T) {
+		b.narrow(t, 400)
+		b.becomes(t, "document.documentElement.scrollWidth > innerWidth", "false")
+		b.wants(t, "widen", chromedp.Do(b.ctx, tell(emulation.ClearDeviceMetricsOverride, cdp.Empty{})))
+	})
 	t.Run("it is readable in light and dark, as the reader prefers", func(t *testing.T) {
 		b.execute(t, "#operations-push-listEventTypes")
 		b.readable(t, func(background float64) bool { return background > 0.7 })
