@@ -41,10 +41,13 @@ func (s *scripted) Reasons() []string                            { return []stri
 func (s *scripted) Prepare([]transport.AppEntry) (func(), error) { return func() {}, nil }
 func (s *scripted) Close() error                                 { return nil }
 
-func (s *scripted) sent() []transport.Notification {
+func (s *scripted) sent() []transport.Notification { return s.sentAfter(0) }
+
+// sentAfter is what was sent after the first n.
+func (s *scripted) sentAfter(n int) []transport.Notification {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return append([]transport.Notification{}, s.seen...)
+	return append([]transport.Notification{}, s.seen[n:]...)
 }
 
 // answering makes a set-up whose sender gives these answers. The last answer repeats.
