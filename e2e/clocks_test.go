@@ -96,9 +96,7 @@ func mustServeShifted(t testing.TB, shift, jumps time.Duration, vars ...string) 
 // that sends.
 func TestClocksThatAreWrong(t *testing.T) {
 	t.Parallel()
-	if !storetest.Full() {
-		t.Skip("it compiles all of the program and of Go's library: make clocks")
-	}
+	skipFaults(t)
 	apns, redis := apnstest.Start(t, apnstest.Options{}), storetest.Redis(t)
 	vars := []string{"FANFARE_REDIS_URL=" + redis.URL(), "FANFARE_DATABASE_URL=" + storetest.MySQL(t), "FANFARE_NOTIFICATION_LEASE=5s", "FANFARE_JOB_LEASE=5s"}
 	keys, file := mustBackendKey(t, "backend"), filepath.Join(t.TempDir(), "keys.json")

@@ -15,12 +15,12 @@ import (
 	"fanfare/store/storetest"
 )
 
-// skipFaults skips a test of long faults or pairs of faults, which takes too long for make test.
-// make faults runs it, and make faults-short runs a short form.
+// skipFaults skips a test of long faults, pairs of faults or wrong clocks, which takes too long for make test.
+// make faults and make clocks run it, and FANFARE_TEST_FAULTS=short (.ci/run, make faults-short) a short form.
 func skipFaults(t testing.TB) {
 	t.Helper()
 	if !storetest.Full() && os.Getenv("FANFARE_TEST_FAULTS") == "" {
-		t.Skip("faults that last: make faults, or make faults-short")
+		t.Skip("faults that last, and wrong clocks: make faults, or FANFARE_TEST_FAULTS=short")
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"runtime"
 	"slices"
@@ -32,6 +33,30 @@ func TestLinterConfiguration(t *testing.T) {
 	}
 	if file.Version != "2" || !slices.Contains(file.Linters.Enable, "gochecknoinits") || !slices.IsSorted(file.Linters.Enable) {
 		t.Errorf("%+v", file)
+	}
+}
+
+// make faults and make clocks run every test that skipFaults skips.
+func TestFaultsAreListed(t *testing.T) {
+	t.Parallel()
+	lists := regexp.MustCompile(`(?m)^(?:FAULTS|CLOCKS) = (.*)\$\$$`).FindAllStringSubmatch(storetest.RepositoryFile(t, "Makefile"), -1)
+	if len(lists) != 2 {
+		t.Fatalf("the Makefile has %q", lists)
+	}
+	listed := regexp.MustCompile(lists[0][1] + "$|" + lists[1][1] + "$")
+	files, err := filepath.Glob("*_test.go")
+	storetest.Must(t, err)
+	skipping := regexp.MustCompile(`(?m)^func (Test\w+)\(t \*testing\.T\) \{\n(?:\t[^\n]*\n)*?\tskipFaults\(t\)`)
+	found := 0
+	for _, file := range files {
+		for _, test := range skipping.FindAllStringSubmatch(storetest.RepositoryFile(t, "e2e/"+file), -1) {
+			if found++; !listed.MatchString(test[1]) {
+				t.Errorf("%s is neither in FAULTS nor in CLOCKS of the Makefile", test[1])
+			}
+		}
+	}
+	if found < 7 {
+		t.Errorf("only %d tests call skipFaults", found)
 	}
 }
 
