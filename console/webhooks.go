@@ -110,7 +110,9 @@ func (v *visit) putNewWebhook(form *webhookForm) (made api.PutWebhook, err error
 	case asProblem(err).Code != api.CodeNotFound:
 		return made, err
 	}
-	err = v.ask(http.MethodPut, webhookPath(form.ID), in, &made)
+	if err = v.ask(http.MethodPut, webhookPath(form.ID), in, &made); err == nil && made.Secret == "" {
+		err = refuse(api.CodeConflict, "somebody else has just made the webhook "+form.ID+"; it has the URL and the types of this form now")
+	}
 	return made, err
 }
 
@@ -188,7 +190,10 @@ func (v *visit) changeWebhook() (err error) {
 		}
 		return v.page("webhook_secret", "New secret", 0, newSecret{ID: id, Secret: made.Secret, Until: made.OldSecretUntil})
 	case replayWebhook:
-		err = v.ask(http.MethodPost, webhookPath(id)+"/replay", api.WebhookReplayRequest{After: v.replayAfter()}, nil)
+		var after string
+		if after, err = v.replayAfter(); err == nil {
+			err = v.ask(http.MethodPost, webhookPath(id)+"/replay", api.WebhookReplayRequest{After: after}, nil)
+		}
 	case webhookOn, webhookOff:
 		err = v.turnWebhook(id, api.WebhookState(change))
 	case deleteWebhook:
@@ -203,15 +208,19 @@ func (v *visit) changeWebhook() (err error) {
 	return nil
 }
 
-// replayAfter is the position that the visitor has chosen; "" is before the oldest fact.
-func (v *visit) replayAfter() string {
+// replayAfter is the position that the visitor has chosen; "" is before the oldest fact, which nobody chooses by leaving a field empty.
+func (v *visit) replayAfter() (string, error) {
+	after := strings.TrimSpace(v.r.PostForm.Get("after"))
 	switch v.r.PostForm.Get("from") {
 	case "now":
-		return api.FactsNow
-	case "position":
-		return strings.TrimSpace(v.r.PostForm.Get("after"))
+		return api.FactsNow, nil
+	case "oldest":
+		return "", nil
 	}
-	return ""
+	if after == "" {
+		return "", refuse(api.CodeValidation, "type a position")
+	}
+	return after, nil
 }
 
 // turnWebhook turns a webhook on or off, and changes nothing else of it.

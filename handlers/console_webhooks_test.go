@@ -169,6 +169,9 @@ func TestN23_ChangeAWebhook(t *testing.T) {
 		}
 	}
 	w.form("/console/webhooks/shop/replay", url.Values{"from": {"position"}, "after": {"x"}}, cookie).shows(t, 422, "is not a position")
+	for _, from := range []string{"position", ""} {
+		w.form("/console/webhooks/shop/replay", url.Values{"from": {from}, "after": {" "}}, cookie).shows(t, 422, "type a position")
+	}
 
 	w.page("/console/webhooks/shop/delete", cookie).shows(t, 200, "Delete this webhook?", "https://shop.example.com/h")
 	if a := w.form("/console/webhooks/shop/delete", nil, cookie); a.status != 303 || a.header.Get("Location") != "../../webhooks?done=webhook-deleted" {
@@ -176,7 +179,7 @@ func TestN23_ChangeAWebhook(t *testing.T) {
 	}
 	w.page("/console/webhooks?done=webhook-deleted", cookie).shows(t, 200, "The webhook is gone", "There is no webhook")
 	for _, change := range []string{"off", "secret", "test", "replay"} {
-		w.form("/console/webhooks/shop/"+change, nil, cookie).shows(t, 404, "there is no webhook shop")
+		w.form("/console/webhooks/shop/"+change, url.Values{"from": {"oldest"}}, cookie).shows(t, 404, "there is no webhook shop")
 	}
 }
 

@@ -3,7 +3,9 @@ package hooks
 import (
 	"context"
 	"sync"
+	"time"
 
+	"fanfare/store/redisdb"
 	"fanfare/store/wake"
 	"fanfare/store/webhooks"
 )
@@ -30,6 +32,9 @@ func (w *watch) join() (told <-chan struct{}, leave func()) {
 	}
 }
 
+// lookPause is the least time between two looks: all lanes tell of new facts by one channel.
+const lookPause = 20 * time.Millisecond
+
 // run looks at the end of a lane, when somebody says that there are new facts and once in pollEvery, until ctx ends.
 func (w *watch) run(ctx context.Context, feed webhooks.Feed, lane int) {
 	told, leave := feed.Join(ctx)
@@ -43,6 +48,7 @@ func (w *watch) run(ctx context.Context, feed webhooks.Feed, lane int) {
 		if last = end; err != nil {
 			last = "" // there may be new facts when Redis is back
 		}
+		redisdb.Sleep(ctx, lookPause)
 		_ = wake.Await(ctx, told, pollEvery)
 	}
 }
