@@ -30,8 +30,9 @@ type lane struct {
 	w *record.Webhook
 	n int
 
-	known bool   // after is what is on record
-	after string // up to here facts were taken
+	known   bool   // after and replays are what is on record
+	after   string // up to here facts were taken
+	replays int64  // that had set the position
 	// ahead is the position up to which there was nothing for the webhook, and gap how many facts before it were kept no
 	// longer. passed is when after was last moved.
 	ahead  string
@@ -103,7 +104,7 @@ func (l *lane) load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l.known, l.after, l.ahead, l.gap, l.passed = true, all[0].After, all[0].After, 0, time.Now()
+	l.known, l.replays, l.after, l.ahead, l.gap, l.passed = true, all[0].Replays, all[0].After, all[0].After, 0, time.Now()
 	return nil
 }
 
@@ -176,7 +177,7 @@ func (l *lane) act(ctx context.Context, b *batch, a answer) (time.Duration, erro
 
 // note writes a step from the position on record. If the position is another one, it is read again.
 func (l *lane) note(ctx context.Context, step webhooks.Step) error {
-	step.Series, step.Lane, step.From = l.w.Series, l.n, l.after
+	step.Series, step.Lane, step.From, step.Replays = l.w.Series, l.n, l.after, l.replays
 	ok, err := l.s.o.Webhooks.Note(ctx, step)
 	if err != nil {
 		return err

@@ -310,6 +310,28 @@ func TestReplay(t *testing.T) {
 	}
 }
 
+// A replay to the very position from which a request is under way counts, too: the facts of the request come again.
+func TestAReplayOfWhatIsUnderWay(t *testing.T) {
+	t.Parallel()
+	w := setup(t, 1)
+	s := newReceiver(t, func(a http.ResponseWriter, n int, _ *request) {
+		if n == 0 {
+			storetest.Must(t, w.Replay(t.Context(), "shop", "0"))
+		}
+		a.WriteHeader(http.StatusNoContent)
+	})
+	l, _ := w.mustLane(s, 100)
+	if p := w.mustProgress(l); p.After != "0" {
+		t.Fatalf("it begins at %s", p.After)
+	}
+	w.feed.add(0, "a", "k", 2)
+	w.mustTurn(l)
+	w.mustTurn(l)
+	if want := []string{"0-0-0", "0-1-0", "0-0-0", "0-1-0"}; !slices.Equal(s.facts(), want) {
+		t.Errorf("%v", s.facts())
+	}
+}
+
 // A step that is noted twice, because an answer of Redis was lost, counts once.
 func TestAStepIsNotedOnce(t *testing.T) {
 	t.Parallel()

@@ -5,6 +5,7 @@
 // webhook's series, a random name that it gets when it is made:
 //
 //	<slot of the lane>hook:<series>  hash  pos    the position up to which facts were taken; none: the oldest there is
+//	                                       replays how often it was set by a replay
 //	                                       last   the last answer, JSON
 //	                                       at     when it came, in ms
 //	                                       since  since when every answer is a refusal or none, in ms

@@ -17,6 +17,8 @@ import (
 type Progress struct {
 	// After is the position up to which facts were taken; "": the oldest there is.
 	After string
+	// Replays is how often the position was set by a replay.
+	Replays int64
 	// Last is the last answer, nil if there was none, and At when it came.
 	Last *api.WebhookAnswer
 	At   time.Time
@@ -50,6 +52,7 @@ func (s *Store) Progress(ctx context.Context, series string, lanes ...int) ([]Pr
 
 func progressOf(found map[string]string) (p Progress, err error) {
 	p.After, p.At, p.FailingSince = found["pos"], timeOf(found["at"]), timeOf(found["since"])
+	p.Replays, _ = strconv.ParseInt(found["replays"], 10, 64)
 	p.Gap, _ = strconv.ParseInt(found["gap"], 10, 64)
 	if last := found["last"]; last != "" {
 		p.Last = &api.WebhookAnswer{}
@@ -73,6 +76,8 @@ type Step struct {
 	Lane   int
 	// From is where the facts were read from, and To the position after them if they were taken or given up, else From.
 	From, To string
+	// Replays is what Progress had when the position was read.
+	Replays int64
 	// Answer is the receiver's answer; nil: there was no request.
 	Answer *api.WebhookAnswer
 	// Taken says that the receiver has taken the facts.
@@ -81,7 +86,7 @@ type Step struct {
 	Gap int64
 }
 
-// Note notes a step. It is false, and changes nothing, if the position is another one by now.
+// Note notes a step. It is false, and changes nothing, if the position is another one by now, or was set by a replay since.
 func (s *Store) Note(ctx context.Context, step Step) (bool, error) {
 	answer, taken := "", 0
 	if step.Answer != nil {
@@ -92,7 +97,7 @@ func (s *Store) Note(ctx context.Context, step Step) (bool, error) {
 		taken = 1
 	}
 	reply, err := s.o.DB.Eval(ctx, redisdb.Write, s.step, []string{s.key(step.Series, step.Lane)},
-		step.From, step.To, answer, taken, step.Gap, progressTTL.Milliseconds())
+		step.From, step.To, answer, taken, step.Gap, progressTTL.Milliseconds(), step.Replays)
 	if err != nil {
 		return false, fmt.Errorf("note the progress of a webhook in lane %d: %w", step.Lane, err)
 	}

@@ -119,7 +119,7 @@ func (s *Store) Replay(ctx context.Context, id, after string) error {
 	if err != nil {
 		return err
 	}
-	if err := s.set(ctx, w.Series, lanes); err != nil {
+	if err := s.set(ctx, w.Series, lanes, 1); err != nil {
 		return err
 	}
 	return s.o.Record.TouchWebhook(ctx, id) // who sends may wait, and does not look at Redis meanwhile

@@ -181,14 +181,14 @@ func (s *Store) toEnd(ctx context.Context, series string) error {
 	if err != nil {
 		return err
 	}
-	return s.set(ctx, series, ends)
+	return s.set(ctx, series, ends, 0)
 }
 
-// set sets the positions of a series in all lanes, wherever they are.
-func (s *Store) set(ctx context.Context, series string, positions []string) error {
+// set sets the positions of a series in all lanes, wherever they are. replay is 1 or 0.
+func (s *Store) set(ctx context.Context, series string, positions []string, replay int) error {
 	cmds := make([]redis.Cmder, len(positions))
 	for lane, at := range positions {
-		cmds[lane] = s.begin.Cmd(ctx, []string{s.key(series, lane)}, at, progressTTL.Milliseconds())
+		cmds[lane] = s.begin.Cmd(ctx, []string{s.key(series, lane)}, at, progressTTL.Milliseconds(), replay)
 	}
 	if err := s.o.DB.Pipeline(ctx, redisdb.Write, cmds...); err != nil {
 		return err
