@@ -54,17 +54,21 @@ func (s *Store) eraseFrom(ctx context.Context, key string, o *record.Operation) 
 		if err != nil {
 			return erased, fmt.Errorf("look for a user in facts: %w", err)
 		}
-		args := []any{"xdel", key}
+		ids := map[bool][]any{} // by whether it had happened
 		for _, m := range found {
 			from = "(" + m.ID
 			if names(redisdb.Text(m.Values["d"]), o.Subject) {
-				args = append(args, m.ID)
-				erased += old(m, o)
+				before := happenedBefore(m, o)
+				ids[before] = append(ids[before], m.ID)
 			}
 		}
-		if len(args) > 2 {
-			if _, err := redisdb.Value(ctx, s.o.DB, redisdb.Write, redis.NewIntCmd(ctx, args...)); err != nil {
+		for before, some := range ids {
+			n, err := redisdb.Value(ctx, s.o.DB, redisdb.Write, redis.NewIntCmd(ctx, append([]any{"xdel", key}, some...)...))
+			if err != nil {
 				return erased, fmt.Errorf("delete facts of a user: %w", err)
+			}
+			if before {
+				erased += n
 			}
 		}
 		if len(found) < erasePage {
@@ -73,17 +77,14 @@ func (s *Store) eraseFrom(ctx context.Context, key string, o *record.Operation) 
 	}
 }
 
-// old is 1 if what an entry tells had happened when an operation began, by the clock of Redis or of SQL.
-func old(m redis.XMessage, o *record.Operation) int64 {
+// happenedBefore reports whether what an entry tells had happened when an operation began, by the clock of Redis or of SQL.
+func happenedBefore(m redis.XMessage, o *record.Operation) bool {
 	p, _ := parsePosition(m.ID)
 	at, err := strconv.ParseInt(redisdb.Text(m.Values["a"]), 10, 64)
 	if err != nil {
 		at = p.ms
 	}
-	if at <= max(o.Since, o.CreatedAt) {
-		return 1
-	}
-	return 0
+	return at <= max(o.Since, o.CreatedAt)
 }
 
 // names reports whether the data of a fact names a user.

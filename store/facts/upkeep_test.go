@@ -130,14 +130,13 @@ func TestE6_AFactThatIsMovedMeanwhileGoes(t *testing.T) {
 		}
 	}
 	var move sync.Once
-	s := r.relay(storetest.Faulty(t, r.db, func(name string, answered bool) error {
+	before := r.s
+	r.s = r.relay(storetest.Faulty(t, r.db, func(name string, answered bool) error {
 		if name == "xrange" && answered { // the first place was looked at
-			move.Do(func() { storetest.Must(t, r.s.Sweep(t.Context())) })
+			move.Do(func() { storetest.Must(t, before.Sweep(t.Context())) })
 		}
 		return nil
 	}))
-	before := r.s
-	r.s = s
 	if erased := r.mustErase(&record.Operation{Subject: "ann", Since: time.Now().Add(time.Minute).UnixMilli()}); erased != int64(before.Lanes()) {
 		t.Errorf("%d of %d facts were erased", erased, before.Lanes())
 	}
