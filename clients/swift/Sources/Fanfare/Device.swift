@@ -141,20 +141,20 @@ extension Client {
     /// Says that the user opened a notification, which counts once for each event. `event` is the `event_id` of its payload,
     /// and `token` that of this phone, if the backend wants to know on which one it was.
     public func postOpened(_ event: String, token: String? = nil) async throws {
-        try await tellOpened("/v1/events/{event}/opened", event, token)
+        try await call("POST", "/v1/events/{id}/opened", params: ["id": event], body: opening(token))
     }
 
     /// Says that the user dismissed it.
     public func postDismissed(_ event: String, token: String? = nil) async throws {
-        try await tellOpened("/v1/events/{event}/dismissed", event, token)
+        try await call("POST", "/v1/events/{id}/dismissed", params: ["id": event], body: opening(token))
     }
 
-    private func tellOpened(_ path: String, _ event: String, _ token: String?) async throws {
+    private func opening(_ token: String?) throws -> Data {
         struct Body: Encodable {
             let user: String
             let token: String?
         }
-        try await call("POST", path, params: ["event": event], body: JSON.encoder.encode(Body(user: user, token: token)))
+        return try JSON.encoder.encode(Body(user: user, token: token))
     }
 
     /// Lists the topics that the user is in.
