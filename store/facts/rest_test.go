@@ -13,7 +13,7 @@ func TestFactsAtRestAreTrimmedSeldom(t *testing.T) {
 	on := false
 	w := setup(t, storetest.Open(t, "embedded"), func(o *Options) { o.On = func(string) bool { return on } })
 	ago := func(d time.Duration) time.Time { return time.Now().Add(-d) }
-	if w.s.trimDue(ago(trimAtRest / 2)) || !w.s.trimDue(ago(trimAtRest)) || !w.s.trimDue(time.Time{}) {
+	if w.s.trimDue(ago(trimAtRest/2)) || !w.s.trimDue(ago(trimAtRest)) || !w.s.trimDue(time.Time{}) {
 		t.Error("not so at rest")
 	}
 	if on = true; !w.s.trimDue(ago(0)) {

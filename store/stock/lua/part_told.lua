@@ -7,22 +7,9 @@
 -- @include lua/part_facts.lua
 local tells_low = false
 
--- text_of writes a time in ms as JSON has it. Years begin in March of 1968 here, so that a leap day is the last of its year, and
--- each fourth year is a leap year until 2100.
-local function text_of(ms)
-  local days, s = math.floor(ms / 86400000) + 671, math.floor(ms / 1000) % 86400
-  local year = math.floor((4 * days + 3) / 1461)
-  days = days - math.floor(1461 * year / 4)
-  local month = math.floor((5 * days + 2) / 153)
-  days = days - math.floor((153 * month + 2) / 5) + 1
-  return string.format('%04d-%02d-%02dT%02d:%02d:%02d.%03dZ', 1968 + year + (month > 9 and 1 or 0), (month + 2) % 12 + 1, days,
-    math.floor(s / 3600), math.floor(s / 60) % 60, s % 60, ms % 1000)
-end
-
 local function tell_expired(id, r)
   local lines = string.gsub(r.lines, '([^=,]+)=(%d+)', '{"sku":"%1","quantity":%2}')
-  tell('hold.expired', id, r.expires, '{"sale":"' .. NAME .. '","reservation":"' .. id .. '","user":"' .. r.user .. '","lines":[' .. lines ..
-    '],"created_at":"' .. text_of(tonumber(r.created)) .. '"}')
+  tell('hold.expired', id, r.expires, '{"sale":"' .. NAME .. '","reservation":"' .. id .. '","user":"' .. r.user .. '","lines":[' .. lines .. ']}')
 end
 
 -- tell_of says what is told: e holds that expire, b skus that become low.
