@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -116,7 +117,7 @@ func setup(t *testing.T) *server {
 	t.Cleanup(func() {
 		s.proxy.CloseClientConnections()
 		s.proxy.Close()
-		s.kill()
+		s.end(syscall.SIGTERM) // kill -9 would leave its Redis for the next start in the folder
 	})
 	return s
 }
@@ -181,8 +182,10 @@ func (s *server) start() {
 }
 
 // kill ends the server with kill -9.
-func (s *server) kill() {
-	_ = s.process.Process.Kill()
+func (s *server) kill() { s.end(syscall.SIGKILL) }
+
+func (s *server) end(signal os.Signal) {
+	_ = s.process.Process.Signal(signal)
 	_ = s.process.Wait()
 }
 
