@@ -25,7 +25,7 @@ type webhookForm struct {
 	More    string
 	Types   []string // of facts
 	Problem *problem
-	// What the visitor typed, if it was refused.
+	// The fields as the visitor typed them, if they were refused.
 	ID, URL, Max string
 	Chosen       map[string]bool
 }

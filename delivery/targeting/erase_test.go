@@ -38,8 +38,8 @@ func (p *pipeline) namesOf(texts ...string) (keys []string) {
 	return keys
 }
 
-// eraseLate removes what was told under the user's name, which the steps of devices, events and notifications leave: facts, and what
-// the probe of a paused app told that was under way. The operation waits for it, and looks once more.
+// eraseLate erases the facts that name the user, and the failures that a late probe of a paused app has told. The steps of devices,
+// events and notifications leave both; the operation's step of the keys comes after them.
 func (p *pipeline) eraseLate(o *record.Operation) {
 	p.Helper()
 	p.erased = true

@@ -113,7 +113,7 @@ func TestO1_EachRecipientCountsOnce(t *testing.T) {
 	})
 }
 
-// O1: the same holds for a large audience, whose users call at the same time. What is noted of them stays small, and is kept for
+// O1: the same holds for a large audience, whose users call at the same time. Their digests stay small, and are kept for
 // longer than the report.
 func TestO1_ALargeAudience(t *testing.T) {
 	t.Parallel()
@@ -140,7 +140,7 @@ func TestO1_ALargeAudience(t *testing.T) {
 	p.mustRefuse(api.CodeNotFound, id, "nobody")
 	p.mustOpenings(id, many, many/2)
 
-	noted, kept := map[string]bool{}, 72*time.Hour // a user who was noted twice may be in two hashes
+	noted, kept := map[string]bool{}, 72*time.Hour // the digest of a user that is noted again may be in two hashes
 	for _, key := range p.mustKeys("ff:{q:events:*}:opened:*") {
 		for _, user := range p.db.Client().HKeys(t.Context(), key).Val() {
 			noted[user] = true
@@ -157,7 +157,7 @@ func TestO1_ALargeAudience(t *testing.T) {
 	}
 }
 
-// O1: what is noted takes less than 300 bytes for an event with one user, and less than 25 bytes for each of 100 to 100,000.
+// O1: the digests of recipients take less than 300 bytes for an event with one user, and less than 25 bytes for each of 100 to 100,000.
 func TestO1_WhatIsNotedIsSmall(t *testing.T) {
 	t.Parallel()
 	p := setup(t, options{idle: true, noFacts: true})

@@ -351,8 +351,8 @@ func (t *Targeting) read(ctx context.Context, p *page) bool {
 // writeParts is the reason with which an event is deferred of which parts may be stored.
 const writeParts = "write_parts"
 
-// postpone gives the event back because a dependency is away. What has changed in the job is
-// kept, such as the expiry computed now, also in a dead letter that is tried again.
+// postpone gives the event back because a dependency is away. It keeps changes of the job, such as the expiry
+// computed now, also in a dead letter that is tried again.
 func (t *Targeting) postpone(p *page, reason string, err error) {
 	t.o.Logger.Warn("targeting waits", "event", p.c.ID, "reason", reason, "error", err)
 	r := deferOrRetry(reason, err)

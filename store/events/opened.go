@@ -53,7 +53,7 @@ type Opening struct {
 // String is the name of the count.
 func (o Opening) String() string { return o.name }
 
-// What a user may do with a notification. Each is counted by itself.
+// The two things that a user may do with a notification. Each is counted by itself.
 var (
 	Opened    = Opening{"opened", 1, api.FactNotificationOpened}
 	Dismissed = Opening{"dismissed", 2, api.FactNotificationDismissed}

@@ -98,7 +98,7 @@ func TestE6_WhatSalesHaveLeft(t *testing.T) {
 	})
 }
 
-// What a sale leaves while its lane is away is kept up to the number of facts that an outbox may have.
+// The outbox of a sale whose lane is away keeps as many facts as an outbox may have.
 func TestOutboxesThatCannotBeMovedAreBounded(t *testing.T) {
 	t.Parallel()
 	db := storetest.Open(t, storetest.Redis(t).URL())

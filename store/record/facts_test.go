@@ -79,7 +79,7 @@ func TestH1_ADropHasItsFact(t *testing.T) {
 	})
 }
 
-// What a caller does to its own devices is not told, nor what does not happen, nor what nobody wants to hear.
+// No fact tells of calls that change the caller's own devices, of changes that do not happen, or of types that are off.
 func TestH1_NoFactWithoutADrop(t *testing.T) {
 	t.Parallel()
 	eachRecord(t, func(t *testing.T, db *record.DB) {

@@ -1,4 +1,4 @@
--- What is told of holds that expire, and of skus of which few units are left (store/facts).
+-- Facts of holds that expire, and of skus of which few units are left (store/facts).
 -- KEYS: none
 -- ARGV: none
 -- RETURNS: nothing; it only defines functions
