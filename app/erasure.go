@@ -181,7 +181,8 @@ func (a *app) eraseKeys(ctx context.Context, o *record.Operation) (erasure.Found
 			return err
 		}
 		told, err := a.facts.EraseLeft(ctx, o, keys)
-		found.Removed[erasedFacts] += told
+		found.Removed[erasedFacts] += told.Before
+		found.Counted = found.Counted || told.Any
 		if err != nil {
 			return err
 		}
@@ -192,8 +193,8 @@ func (a *app) eraseKeys(ctx context.Context, o *record.Operation) (erasure.Found
 
 // eraseFacts looks for the user in the lanes of facts.
 func (a *app) eraseFacts(ctx context.Context, o *record.Operation) (erasure.Found, error) {
-	n, err := a.facts.Erase(ctx, o)
-	return erasure.Found{Removed: map[string]int64{erasedFacts: n}}, err
+	told, err := a.facts.Erase(ctx, o)
+	return erasure.Found{Removed: map[string]int64{erasedFacts: told.Before}}, err
 }
 
 // awaitSends waits for the end of the requests to push services that were under way when the operation began, if the

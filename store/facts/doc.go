@@ -38,7 +38,7 @@
 //	facts:last          string   id of the lane's last fact                             for ever
 //	facts:from          hash     outbox: the last id that was moved from it             31 days after the last
 //	facts:done:<begin>  hash     rest of an event's id: it was told that it is over     as long as the event's report
-//	                             rest of the id of a row in SQL: it was told            8 days after it was told last
+//	                             rest of the id of a row in SQL: it was told            8 days after one was told
 //	facts:out           stream   the outbox, entries as in a lane                       until they are moved
 //	ff:facts            channel  there is something new in a lane
 //

@@ -1,9 +1,11 @@
 package facts
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -16,65 +18,77 @@ import (
 // erasePage is how many facts of a lane are looked at in one round trip.
 const erasePage = 1000
 
-// EraseLeft deletes the facts that name a user in the outboxes among keys of Redis. It counts those of what had happened when the
-// operation began: later ones go, too, but nobody waits until there are no more of them.
+// Erased is how many facts of a user were deleted.
+type Erased struct {
+	// Before counts those of what had happened when the operation began. Later ones go, too, but nobody waits until there are no
+	// more of them.
+	Before int64
+	// Any says that some were deleted.
+	Any bool
+}
+
+// EraseLeft deletes the facts that name a user in the outboxes among keys of Redis.
 //
 // It has to come before Erase: a fact that is moved meanwhile is found where it was, or where it is then, because a relay deletes it in
-// its outbox when the lane has it. One that a relay has read already when it is deleted in its outbox comes into the lane afterwards,
-// where the next pass finds it.
-func (s *Store) EraseLeft(ctx context.Context, o *record.Operation, keys []string) (erased int64, err error) {
-	for _, key := range keys {
-		if !strings.HasSuffix(key, "}:facts:out") {
-			continue
-		}
-		n, err := s.eraseFrom(ctx, key, o)
-		if erased += n; err != nil {
-			return erased, err
-		}
-	}
-	return erased, nil
+// its outbox when the lane has it. One that a relay has read already when it is deleted in its outbox comes into the lane afterwards:
+// so there has to be another pass if any was deleted.
+func (s *Store) EraseLeft(ctx context.Context, o *record.Operation, keys []string) (Erased, error) {
+	return s.eraseFrom(ctx, o, slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return !strings.HasSuffix(key, "}:facts:out") }))
 }
 
-// Erase deletes the facts that name a user in the lanes, and counts as EraseLeft does. Readers who have not come to them are told of
-// a gap.
-func (s *Store) Erase(ctx context.Context, o *record.Operation) (erased int64, err error) {
-	for n := range s.Lanes() {
-		n, err := s.eraseFrom(ctx, s.lane(n), o)
-		if erased += n; err != nil {
-			return erased, err
-		}
+// Erase deletes the facts that name a user in the lanes. Readers who have not come to them are told of a gap.
+func (s *Store) Erase(ctx context.Context, o *record.Operation) (Erased, error) {
+	keys := make([]string, s.Lanes())
+	for n := range keys {
+		keys[n] = s.lane(n)
 	}
-	return erased, nil
+	return s.eraseFrom(ctx, o, keys)
 }
 
-// eraseFrom deletes them from one lane or outbox.
-func (s *Store) eraseFrom(ctx context.Context, key string, o *record.Operation) (erased int64, err error) {
-	for from := "-"; ; {
-		found, err := redisdb.Value(ctx, s.o.DB, redisdb.Read, redis.NewXMessageSliceCmd(ctx, "xrange", key, from, "+", "COUNT", erasePage))
-		if err != nil {
+// eraseFrom deletes them from lanes or outboxes, a page of each in a round trip.
+func (s *Store) eraseFrom(ctx context.Context, o *record.Operation, keys []string) (erased Erased, err error) {
+	after := map[string]string{}
+	for len(keys) > 0 {
+		reads := make([]redis.Cmder, len(keys))
+		for i, key := range keys {
+			reads[i] = redis.NewXMessageSliceCmd(ctx, "xrange", key, cmp.Or(after[key], "-"), "+", "COUNT", erasePage)
+		}
+		if err := s.o.DB.Pipeline(ctx, redisdb.Read, reads...); err != nil {
 			return erased, fmt.Errorf("look for a user in facts: %w", err)
 		}
-		ids := map[bool][]any{} // by whether it had happened
-		for _, m := range found {
-			from = "(" + m.ID
-			if names(redisdb.Text(m.Values["d"]), o.Subject) {
-				before := happenedBefore(m, o)
-				ids[before] = append(ids[before], m.ID)
+		var more []string
+		var before, later []redis.Cmder
+		for i, key := range keys {
+			page, err := reads[i].(*redis.XMessageSliceCmd).Result()
+			if err != nil {
+				return erased, fmt.Errorf("look for a user in facts: %w", err)
+			}
+			for _, m := range page {
+				after[key] = "(" + m.ID
+				switch del := redis.NewIntCmd(ctx, "xdel", key, m.ID); {
+				case !names(redisdb.Text(m.Values["d"]), o.Subject):
+				case happenedBefore(m, o):
+					before = append(before, del)
+				default:
+					later = append(later, del)
+				}
+			}
+			if len(page) == erasePage {
+				more = append(more, key)
 			}
 		}
-		for before, some := range ids {
-			n, err := redisdb.Value(ctx, s.o.DB, redisdb.Write, redis.NewIntCmd(ctx, append([]any{"xdel", key}, some...)...))
-			if err != nil {
+		if found := append(before, later...); len(found) > 0 {
+			erased.Any = true
+			if err := s.o.DB.Do(ctx, redisdb.Write, found...); err != nil {
 				return erased, fmt.Errorf("delete facts of a user: %w", err)
 			}
-			if before {
-				erased += n
-			}
 		}
-		if len(found) < erasePage {
-			return erased, nil
+		for _, del := range before {
+			erased.Before += del.(*redis.IntCmd).Val()
 		}
+		keys = more
 	}
+	return erased, nil
 }
 
 // happenedBefore reports whether what an entry tells had happened when an operation began, by the clock of Redis or of SQL.
@@ -87,11 +101,11 @@ func happenedBefore(m redis.XMessage, o *record.Operation) bool {
 	return at <= max(o.Since, o.CreatedAt)
 }
 
-// names reports whether the data of a fact names a user.
+// names reports whether the data of a fact names a user. An identifier needs no escape in JSON.
 func names(data, user string) bool {
 	var d struct {
 		User   string `json:"user"`
 		Sender string `json:"sender"` // of a message
 	}
-	return strings.Contains(data, user) && json.Unmarshal([]byte(data), &d) == nil && (d.User == user || d.Sender == user)
+	return strings.Contains(data, `"`+user+`"`) && json.Unmarshal([]byte(data), &d) == nil && (d.User == user || d.Sender == user)
 }

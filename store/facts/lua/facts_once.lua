@@ -12,10 +12,10 @@ local ms, appended = math.floor(now_us() / 1000), 0
 for i = 2, #ARGV, 6 do
   local told = P .. 'facts:done:' .. ARGV[i]
   if redis.call('HSETNX', told, ARGV[i + 1], '1') == 1 then
+    redis.call('PEXPIRE', told, int(keep))
     append_fact(ms, ARGV[i + 2], ARGV[i + 3], ARGV[i + 4], ARGV[i + 5])
     appended = appended + 1
   end
-  redis.call('PEXPIRE', told, int(keep)) -- also of an id that comes again: it may come once more
 end
 if appended > 0 then save_facts() end
 return { appended }
