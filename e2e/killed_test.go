@@ -34,6 +34,11 @@ func (k *killed) now() []*program {
 
 // insist makes a call until it succeeds, of one process after the other.
 func (k *killed) insist(i int, method, path string, body any, header ...string) error {
+	return k.insistOver(0, i, method, path, body, header...)
+}
+
+// insistOver repeats the call also after an answer with a status that is passing here.
+func (k *killed) insistOver(passing, i int, method, path string, body any, header ...string) error {
 	deadline := time.Now().Add(2 * time.Minute)
 	for attempt := 0; ; attempt++ {
 		all := k.now()
@@ -41,8 +46,8 @@ func (k *killed) insist(i int, method, path string, body any, header ...string) 
 		if err == nil && status < 300 {
 			return nil
 		}
-		if err == nil && status < 500 || time.Now().After(deadline) {
-			return fmt.Errorf("%s %s: %w %d %s", method, path, err, status, answer)
+		if err == nil && status < 500 && status != passing || time.Now().After(deadline) {
+			return fmt.Errorf("%s %s: %v %d %s", method, path, err, status, answer)
 		}
 		<-time.After(20 * time.Millisecond)
 	}

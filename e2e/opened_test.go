@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"sync"
 	"testing"
 	"time"
 
@@ -14,14 +13,14 @@ import (
 )
 
 // O1, O2: thousands of users open notifications of two events, a large one and a small one, each more than once, while two servers
-// are killed in killed. Each user is counted once, and told once by a fact in the same numbers.
+// are killed in turns. Each user is counted once, and told once by a fact in the same numbers.
 func TestO1_KillsCountEachUserOnce(t *testing.T) {
 	t.Parallel()
 	n, few := storetest.Sized(6000, 2500), 60
 	apns := apnstest.Start(t, apnstest.Options{})
 	vars := quick(append(apns.Env(), "FANFARE_REDIS_URL="+storetest.Redis(t).URL(), "FANFARE_DATABASE_URL="+storetest.MySQL(t))...)
-	killed := newKilled(t, vars)
-	servers := killed.now()
+	turns := newKilled(t, vars)
+	servers := turns.now()
 	servers[0].mustRegister(n)
 	servers[0].must(201, nil, "PUT", "/v1/event-types/seen", map[string]any{"title": "New photo", "opened": true})
 	servers[0].mustTellFacts(api.FactTypes...)
@@ -38,13 +37,13 @@ func TestO1_KillsCountEachUserOnce(t *testing.T) {
 
 	pace := time.NewTicker(12 * time.Second / time.Duration(n)) // so that there is time for some kills
 	defer pace.Stop()
-	calls := &openings{ids: ids, few: few, servers: killed.now, pace: pace.C}
+	calls := &openings{killed: turns, ids: ids, few: few, pace: pace.C}
 	f := newTold()
-	killed.run(f, func() error { return spread(n, calls.make) })
-	t.Logf("%d users, %d kills, %d calls", n, killed.kills, calls.total())
+	turns.run(f, func() error { return spread(n, calls.make) })
+	t.Logf("%d users, %d kills", n, turns.kills)
 	for i, want := range []int{n, few} {
 		var r api.EventReport
-		p := killed.now()[0]
+		p := turns.now()[0]
 		storetest.Eventually(t, 3*time.Minute, "the event is done", func() bool {
 			p.must(200, &r, "GET", "/v1/events/"+ids[i], nil)
 			return r.State == api.EventDone
@@ -66,19 +65,10 @@ func TestO1_KillsCountEachUserOnce(t *testing.T) {
 
 // openings are the calls of users who open notifications: each of them twice, every third user dismisses them as well.
 type openings struct {
-	ids     []string
-	few     int // so many users have the second event as well
-	servers func() []*program
-	pace    <-chan time.Time
-
-	mu    sync.Mutex
-	calls int
-}
-
-func (o *openings) total() int {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.calls
+	*killed
+	ids  []string
+	few  int // so many users have the second event as well
+	pace <-chan time.Time
 }
 
 // make makes the calls of the i-th user. An app repeats a call without an answer, and one that came before the notification.
@@ -93,30 +83,12 @@ func (o *openings) make(i int) error {
 			paths = append(paths, "/dismissed")
 		}
 		for _, path := range paths {
-			if err := o.call(i, "/v1/events/"+id+path); err != nil {
+			if err := o.insistOver(http.StatusNotFound, i, http.MethodPost, "/v1/events/"+id+path, map[string]any{"user": fmt.Sprintf("user-%d", i)}); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
-}
-
-func (o *openings) call(i int, path string) error {
-	deadline := time.Now().Add(2 * time.Minute)
-	for attempt := 0; ; attempt++ {
-		all := o.servers()
-		o.mu.Lock()
-		o.calls++
-		o.mu.Unlock()
-		status, answer, err := all[(i+attempt)%len(all)].try(http.MethodPost, path, map[string]any{"user": fmt.Sprintf("user-%d", i)})
-		switch {
-		case err == nil && status == http.StatusNoContent:
-			return nil
-		case err == nil && status < 500 && status != http.StatusNotFound || time.Now().After(deadline):
-			return fmt.Errorf("user %d: %w %d %s", i, err, status, answer)
-		}
-		<-time.After(20 * time.Millisecond)
-	}
 }
 
 // openings counts the users who are told by facts of a type about an event. None of them is told twice.

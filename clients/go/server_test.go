@@ -93,6 +93,7 @@ func setup(t *testing.T) *server {
 	t.Helper()
 	s := &server{t: t, dir: t.TempDir(), requests: requests{keys: map[string]int{}}}
 	must(t, os.WriteFile(filepath.Join(s.dir, "key"), []byte(key), 0o600))
+	t.Cleanup(func() { s.end(syscall.SIGTERM) }) // kill -9 would leave its Redis for the next start in the folder
 	s.start()
 	forward := &httputil.ReverseProxy{
 		FlushInterval: -1,
@@ -117,7 +118,6 @@ func setup(t *testing.T) *server {
 	t.Cleanup(func() {
 		s.proxy.CloseClientConnections()
 		s.proxy.Close()
-		s.end(syscall.SIGTERM) // kill -9 would leave its Redis for the next start in the folder
 	})
 	return s
 }
@@ -184,8 +184,14 @@ func (s *server) start() {
 // kill ends the server with kill -9.
 func (s *server) kill() { s.end(syscall.SIGKILL) }
 
+// end ends it by a signal, and after 20 s by kill -9.
 func (s *server) end(signal os.Signal) {
+	if s.process == nil || s.process.Process == nil {
+		return
+	}
 	_ = s.process.Process.Signal(signal)
+	late := time.AfterFunc(20*time.Second, func() { _ = s.process.Process.Kill() })
+	defer late.Stop()
 	_ = s.process.Wait()
 }
 

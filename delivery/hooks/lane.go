@@ -31,8 +31,8 @@ type lane struct {
 	n int
 
 	known   bool   // after and replays are what is on record
-	after   string // up to here facts were taken
-	replays int64  // that had set the position
+	after   string // the position: facts were taken up to it
+	replays int64  // how many replays had set the position when it was read
 	// ahead is the position up to which there was nothing for the webhook, and gap how many facts before it were kept no
 	// longer. passed is when after was last moved.
 	ahead  string

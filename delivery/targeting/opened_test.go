@@ -477,7 +477,7 @@ func TestO1_AFullRedis(t *testing.T) {
 // O1: while Redis is nearly full, the recipients of parts are not noted. They are sent at once, which is logged once.
 func TestO1_PartsWithANearlyFullRedis(t *testing.T) {
 	t.Parallel()
-	var log lines
+	var log storetest.Lines
 	const many = 350
 	p := setup(t, options{idle: true, target: func(o *targeting.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) }})
 	p.mustOpenedType()
@@ -503,24 +503,6 @@ func TestO1_PartsWithANearlyFullRedis(t *testing.T) {
 	p.mustRefuse(api.CodeNotFound, id, fans(many)[0])
 	p.mustTell(small, events.Opened, fans(1)...)
 	p.mustOpenings(small, 1, 0)
-}
-
-// lines are the lines of a log.
-type lines struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }
 
 // O1: recipients are kept as long as the hash with the event's report, which other events may prolong. If they are forgotten all

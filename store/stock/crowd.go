@@ -44,7 +44,7 @@ type crowd = redisdb.Crowd[*call]
 type crowdScript struct {
 	*redisdb.Script
 	common []any
-	told   int // which value for all callers is how many facts were left; 0: none
+	told   int // where the values for all callers have the number of facts left; 0: none are
 }
 
 // reserveScript is the script of reservations.
@@ -63,7 +63,7 @@ func (b *base) reserveScript(partitions int) crowdScript {
 // endScript is the script of confirmations, releases and extensions.
 func (b *base) endScript() crowdScript {
 	common := []any{b.o.RunID, api.IdempotencyTTL.Milliseconds()}
-	if what := b.told(); what != "" {
+	if what := strings.TrimSuffix(b.told(), "b"); what != "" { // none of them takes units
 		return crowdScript{b.scripts.endTold, append(common, what), 1}
 	}
 	return crowdScript{b.scripts.end, common, 0}

@@ -30,7 +30,7 @@ type Settings struct {
 type Item struct {
 	SKU   string
 	Total int64
-	LowAt *int64 // it is told when not more units are available; nil: it is not
+	LowAt *int64 // the fact stock.below is told when not more units are available; nil: never
 }
 
 // Match is the condition of a change.

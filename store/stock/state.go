@@ -39,7 +39,7 @@ type partitionState struct {
 	stock                    map[string]numbers
 	totals                   map[string]int64
 	out                      []transfer
-	low                      string // lowSkus as it was noted last
+	low                      string // the field low of the first partition
 }
 
 // version is the settings' version.

@@ -27,7 +27,7 @@ const (
 	pollEvery = time.Second
 	// readEvery is how often it reads all webhooks although nobody has changed one: by then a secret may have ended.
 	readEvery = time.Minute
-	// outdated is after how long a process that cannot read the webhooks knows none any more: what it has read may have been deleted.
+	// outdated is after how long a process that cannot read the webhooks forgets them: they may have been deleted.
 	outdated = time.Minute
 	// secretBytes is the size of a secret.
 	secretBytes = 32

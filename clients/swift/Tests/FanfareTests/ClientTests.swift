@@ -108,10 +108,11 @@ final class ClientTests: XCTestCase {
         try await backend("PUT", "/v1/event-types/\(type)", "{\"title\": \"New photo\", \"opened\": true}")
         let posted = try await backend("POST", "/v1/events", "{\"type\": \"\(type)\", \"audience\": {\"users\": [\"\(name)\"]}}")
         let event = try JSONDecoder().decode(Accepted.self, from: posted).id
-        var report: Report
-        repeat {
+        var report = try JSONDecoder().decode(Report.self, from: await backend("GET", "/v1/events/\(event)"))
+        for _ in 1...600 where report.state != "done" { // a minute at most
+            try await Task.sleep(nanoseconds: 100_000_000)
             report = try JSONDecoder().decode(Report.self, from: await backend("GET", "/v1/events/\(event)"))
-        } while report.state != "done"
+        }
         for _ in 1...2 { try await bob.postOpened(event, token: phone) }
         try await bob.postDismissed(event)
         report = try JSONDecoder().decode(Report.self, from: await backend("GET", "/v1/events/\(event)"))
