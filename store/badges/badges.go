@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -91,11 +92,14 @@ func (s *Store) cmd(ctx context.Context, user string, c change) *redis.Cmd {
 
 // Get reads a user's badge. One that was never set, or that Redis has lost, is 0 with version 0.
 func (s *Store) Get(ctx context.Context, user string) (*api.Badge, error) {
-	found, err := redisdb.Value(ctx, s.db, redisdb.Read, redis.NewSliceCmd(ctx, "hmget", keysOf(user)[0], "n", "v", "s"))
+	text, err := redisdb.Value(ctx, s.db, redisdb.Read, redis.NewStringCmd(ctx, "get", keysOf(user)[0]))
+	if errors.Is(err, redis.Nil) {
+		return &api.Badge{}, nil
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read the badge of %s: %w", user, err)
 	}
-	return badgeOf(found)
+	return badgeOf(strings.Fields(text))
 }
 
 // Set sets a user's badge. With show the number is to be shown, and at says when: zero for now, or when it may be shown again
@@ -130,21 +134,21 @@ func (s *Store) request(ctx context.Context, user string, c change, once api.Ide
 	if status == statusKeyReused {
 		return nil, at, false, api.IdempotencyReused()
 	}
-	badge, err = badgeOf(reply[1:])
+	badge, err = badgeOf([]string{redisdb.TextAt(reply, 1), redisdb.TextAt(reply, 2), redisdb.TextAt(reply, 3)})
 	if ms, _ := strconv.ParseInt(redisdb.TextAt(reply, 4), 10, 64); ms > 0 && c.show {
 		at = time.UnixMilli(ms)
 	}
 	return badge, at, status == statusReplayed, err
 }
 
-// badgeOf reads count, version and since, which are nil if there is no badge.
-func badgeOf(list []any) (*api.Badge, error) {
-	if list[0] == nil {
-		return &api.Badge{}, nil
+// badgeOf reads count, version and since.
+func badgeOf(list []string) (*api.Badge, error) {
+	if len(list) < 3 {
+		return nil, fmt.Errorf("read a badge: %q", list)
 	}
 	var numbers [3]int64
 	for i := range numbers {
-		n, err := strconv.ParseInt(redisdb.TextAt(list, i), 10, 64)
+		n, err := strconv.ParseInt(list[i], 10, 64)
 		if err != nil {
 			return nil, fmt.Errorf("read a badge: %w", err)
 		}
@@ -175,7 +179,7 @@ func (s *Store) Reach(ctx context.Context, asks []Ask) []Reached {
 		if a.Mode == api.BadgeAdd {
 			cmds[i] = s.cmd(ctx, a.User, change{how: "add", number: 1, name: a.Event, came: a.Came})
 		} else {
-			cmds[i] = redis.NewStringCmd(ctx, "hget", keysOf(a.User)[0], "n")
+			cmds[i] = redis.NewStringCmd(ctx, "get", keysOf(a.User)[0])
 		}
 	}
 	_ = s.db.Pipeline(ctx, redisdb.Write, cmds...) // each command has its own outcome
@@ -189,11 +193,15 @@ func (s *Store) Reach(ctx context.Context, asks []Ask) []Reached {
 // reached reads the number that a command of Reach gave.
 func reached(cmd redis.Cmder) (int64, error) {
 	if shown, ok := cmd.(*redis.StringCmd); ok {
-		n, err := shown.Int64()
+		text, err := shown.Result()
 		if errors.Is(err, redis.Nil) {
 			return 0, nil
 		}
-		return n, err
+		if err != nil {
+			return 0, err
+		}
+		count, _, _ := strings.Cut(text, " ")
+		return strconv.ParseInt(count, 10, 64)
 	}
 	reply, err := redisdb.ListOf(cmd)
 	if err != nil {

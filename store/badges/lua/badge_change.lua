@@ -1,5 +1,5 @@
 -- Changes a user's badge. What changes it has a name, and changes it once.
--- KEYS: 1 badge (hash), 2 what changed it in even periods (hash: name to what it left behind), 3 in odd periods
+-- KEYS: 1 badge (string: see doc.go), 2 what changed it in even periods (hash: name to what it left behind), 3 in odd periods
 -- ARGV: 1 'set' or 'add', 2 number, 3 the highest badge, 4 lifetime of the badge in ms, 5 name, 6 digest of the request's
 --       body, or '' for an event, 7 a period in ms, 8 when the event came in ms, or '' for now, 9 how long after the number
 --       was shown it may be shown again in ms, or '' if it is not to be shown
@@ -13,28 +13,30 @@ local ms = math.floor(us / 1000)
 local nth = math.floor(ms / period)
 local names, before = KEYS[2 + nth % 2], KEYS[3 - nth % 2]
 
-local left = redis.call('HGET', names, name) or redis.call('HGET', before, name)
-if left and body == '' then return { 2, left } end
-if left then
+-- again answers what a name has left behind.
+local function again(left)
+  if body == '' then return { 2, left } end
   local count, version, since, show, was = string.match(left, '^(%d+) (%d+) (%d+) (%d+) (.*)$')
   if was ~= body then return { 3 } end
   return { 2, count, version, since, tonumber(show) > ms and show or '0' }
 end
 
+local known = redis.call('HGET', before, name)
+if known then return again(known) end
 -- A Redis whose memory is full refuses a script's first write if it takes memory. This one takes none, so that events
 -- that were accepted are sent.
-local found = redis.call('PEXPIRE', badge, life) == 1
-local old = redis.call('HMGET', badge, 'n', 'v', 's', 'a', 'c')
-local count = int(math.max(0, math.min(tonumber(most), (how == 'add' and old[1] or 0) + number)))
-local version = int(math.max((old[2] or 0) + 1, us))
-local since = old[3] or int(ms)
-local show = tonumber(old[5] or 0)
+redis.call('PEXPIRE', badge, life)
+local old, version, since, newest, show, last = string.match(redis.call('GET', badge) or '0 0 0 0 0 0', '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+local count = tostring(math.max(0, math.min(most, (how == 'add' and old or 0) + number)))
+version = int(math.max(version + 1, us))
+if since == '0' then since = ms end
+newest = math.max(newest, came == '' and ms or came)
+show = tonumber(show)
 if gap ~= '' and show <= ms then show = math.max(show + gap, ms) end
-redis.call('HSET', badge, 'n', count, 'v', version, 's', since, 'a', int(math.max(old[4] or 0, came == '' and ms or came)), 'c', int(show))
-if not found then redis.call('PEXPIRE', badge, life) end
-
-left = count
-if body ~= '' then left = table.concat({ left, version, since, int(show), body }, ' ') end
-redis.call('HSET', names, name, left)
-redis.call('PEXPIREAT', names, int((nth + 2) * period))
-return { 1, count, version, since, show > ms and int(show) or '0' }
+local left = body == '' and count or table.concat({ count, version, since, show, body }, ' ')
+if redis.call('HSETNX', names, name, left) == 0 then return again(redis.call('HGET', names, name)) end
+redis.call('SET', badge, table.concat({ count, version, since, newest, show, nth }, ' '), 'PX', life)
+-- The change before has done it, if it was in the same period.
+if tonumber(last) ~= nth then redis.call('PEXPIREAT', names, int((nth + 2) * period)) end
+if body == '' then return { 1, count } end
+return { 1, count, version, tostring(since), show > ms and int(show) or '0' }
