@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 
@@ -14,13 +15,17 @@ const unreadAtOnce = 8
 
 // numbers gives users the numbers that events show on the icon of their app.
 func (a *app) numbers(ctx context.Context, asks []badges.Ask) []badges.Reached {
+	unread := func(ask badges.Ask) bool { return ask.Mode == api.BadgeUnread }
+	if !slices.ContainsFunc(asks, unread) {
+		return a.badges.Reach(ctx, asks)
+	}
 	out := make([]badges.Reached, len(asks))
 	var kept []badges.Ask // those whose number is the badge
 	var of []int          // their places
 	var g errgroup.Group
 	g.SetLimit(unreadAtOnce)
 	for i, ask := range asks {
-		if ask.Mode != api.BadgeUnread {
+		if !unread(ask) {
 			kept, of = append(kept, ask), append(of, i)
 			continue
 		}

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"fanfare/delivery"
 	"fanfare/store/badges"
 )
 
@@ -51,16 +50,20 @@ func (p *page) came() time.Time {
 
 // show gives the page's recipients the numbers of their users, and leaves out the users without one.
 func (p *page) show(asks []badges.Ask, numbers []badges.Reached) {
-	of := make(map[string]badges.Reached, len(asks))
 	for i, a := range asks {
-		of[a.User] = numbers[i]
 		if err := numbers[i].Err; err != nil {
 			p.miss(a.User, err)
 		}
 	}
-	goesOn := p.goesOn()
-	p.found = slices.DeleteFunc(p.found, func(r delivery.Recipient) bool { return !goesOn || of[r.User].Err != nil })
-	for i := range p.found {
-		p.found[i].Badge = of[p.found[i].User].Count
+	goesOn, i, kept := p.goesOn(), -1, p.found[:0]
+	for _, r := range p.found { // in the order of the asks
+		if i < 0 || asks[i].User != r.User {
+			i++
+		}
+		if goesOn && numbers[i].Err == nil {
+			r.Badge = numbers[i].Count
+			kept = append(kept, r)
+		}
 	}
+	p.found = kept
 }
