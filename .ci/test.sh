@@ -218,22 +218,27 @@ step() {
 raced=(api app delivery delivery/apns delivery/exchange delivery/fcm delivery/h2 delivery/transport delivery/webpush handlers/web
 	store/batch store/chat/live store/events store/jobs store/lock store/queue/shard store/redisdb store/series store/sessions)
 
-# run_tests tests all packages, also when some fail. Those that take longest begin first, and beside
-# them those that mostly wait. The tests of the whole program follow, alone, because they start
-# processes of their own; more of them run at once, because most of them wait most of the time.
+# run_tests tests all packages, also when some fail. Those that take longest begin first. Many run at once, those with the race
+# detector beside the others, because most tests wait most of the time. The tests of the whole program follow, alone,
+# because they start processes of their own.
 run_tests() {
-	local failed=0 race=() first=("${raced[@]/#/fanfare/}") others at_once=4
+	local failed=0 raced_pid="" race=() first=("${raced[@]/#/fanfare/}") others at_once=4
 	others=$(go list ./... | grep -v '/e2e$')
 	if [ -n "${RACE:-}" ]; then
-		race=(-race) at_once=2
+		race=(-race) at_once=3
 	else
 		others=$(grep -vxF "$(printf '%s\n' "${first[@]}")" <<<"$others")
-		go test -race -vet=off -p 3 -timeout 30m "${first[@]}" "$@" || failed=1
+		go test -race -vet=off -p 3 -timeout 30m "${first[@]}" "$@" >"$work/raced.log" 2>&1 &
+		raced_pid=$!
 	fi
 	# shellcheck disable=SC2086 # others is a list of words
-	go test "${race[@]}" -vet=off -p "$at_once" -timeout 30m ./handlers ./store/queue ./delivery/targeting ./store/stock ./store/sales \
-		./store/contacts ./store/chat $others "$@" || failed=1
-	go test "${race[@]}" -vet=off -timeout 30m -parallel $((2 * $(nproc))) ./e2e "$@" || failed=1
+	go test "${race[@]}" -vet=off -p "$at_once" -timeout 30m ./delivery/targeting ./store/queue ./handlers ./store/stock ./store/sales \
+		./store/record ./store/devices ./store/contacts ./store/chat ./store/erasure $others "$@" || failed=1
+	if [ -n "$raced_pid" ]; then
+		wait "$raced_pid" || failed=1
+		cat "$work/raced.log"
+	fi
+	go test "${race[@]}" -vet=off -timeout 30m -parallel $((4 * $(nproc))) ./e2e "$@" || failed=1
 	return $failed
 }
 
