@@ -8,7 +8,8 @@
 for module in modernc.org github.com/yuin/gopher-lua; do
 	GOFLAGS="${GOFLAGS:-} -gcflags=$module/...=-race=false"
 done
-export GOFLAGS
+# As the program for users, so that what it needs is not compiled once more for it.
+export GOFLAGS="$GOFLAGS -trimpath"
 
 # A test binary waits a second at its end for late reports of races otherwise, fifty times. And what the detector
 # knows of each larger piece of memory that is allocated, it maps anew instead of clearing it, which costs the kernel

@@ -228,7 +228,7 @@ run_tests() {
 		race=(-race) at_once=3
 	else
 		others=$(grep -vxF "$(printf '%s\n' "${first[@]}")" <<<"$others")
-		go test -race -vet=off -p 3 -timeout 30m "${first[@]}" "$@" >"$work/raced.log" 2>&1 &
+		CGO_ENABLED=1 go test -race -vet=off -p 3 -timeout 30m "${first[@]}" "$@" >"$work/raced.log" 2>&1 &
 		raced_pid=$!
 	fi
 	# shellcheck disable=SC2086 # others is a list of words
@@ -255,6 +255,8 @@ main() {
 	export TMPDIR=$work/tmp
 	start_mariadb
 	. .ci/compile.sh
+	# Without the race detector as the program is built for users, so that it is not compiled once more.
+	[ -n "${RACE:-}" ] || export CGO_ENABLED=0
 	# The tests' own collector costs a tenth of all their time otherwise. Servers that
 	# they start have an environment of their own.
 	export GOGC=400
