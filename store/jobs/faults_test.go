@@ -81,7 +81,7 @@ func TestJ6_Bounds(t *testing.T) {
 	if acted, err := s.letters.RetryDeadPage(t.Context(), walk); err != nil || acted.Kept != 1 || acted.Gone != 0 {
 		t.Errorf("retries with a million jobs: %+v, %v", acted, err)
 	}
-	storetest.Must(t, s.db.Client().Del(t.Context(), jobs).Err())
+	storetest.Must(t, s.db.Client().Unlink(t.Context(), jobs).Err())
 	if acted, err := s.letters.RetryDeadPage(t.Context(), walk); err != nil || acted.Kept != 0 || acted.Gone != 1 {
 		t.Errorf("retries with room: %+v, %v", acted, err)
 	}
