@@ -51,19 +51,26 @@ func TestJ6_IdleQueuesCostNothing(t *testing.T) {
 		storetest.Eventually(t, time.Minute, "the time has passed", func() bool { return time.Since(begun) > d })
 	}
 	mustPass(3 * time.Second) // both have done what they do once
-	for _, s := range sides {
-		s.commands, _ = redisTraffic(t, s.redis)
-	}
-	mustPass(17 * time.Second) // what is not done each second is done every 10 or 15 s
-	for _, s := range sides {
-		commands, connections := redisTraffic(t, s.redis)
-		s.commands, s.connections = commands-s.commands, connections
-	}
 	one, many := sides[0], sides[1]
-	t.Logf("with one queue %d commands on %d connections, with %d queues %d on %d", one.commands, one.connections, most, many.commands, many.connections)
-	// One command for each queue, or for each of their 64 groups every second, would be far more.
-	if many.commands > one.commands+most/4 {
-		t.Errorf("an idle process sent %d commands with %d queues, and %d with one", many.commands, most, one.commands)
+	// On a busy machine some of that comes later.
+	for windows := 3; ; windows-- {
+		for _, s := range sides {
+			s.commands, _ = redisTraffic(t, s.redis)
+		}
+		mustPass(17 * time.Second) // what is not done each second is done every 10 or 15 s
+		for _, s := range sides {
+			commands, connections := redisTraffic(t, s.redis)
+			s.commands, s.connections = commands-s.commands, connections
+		}
+		t.Logf("with one queue %d commands on %d connections, with %d queues %d on %d", one.commands, one.connections, most, many.commands, many.connections)
+		// One command for each queue, or for each of their 64 groups every second, would be far more.
+		if many.commands <= one.commands+most/4 {
+			break
+		}
+		if windows == 1 {
+			t.Errorf("an idle process sent %d commands with %d queues, and %d with one", many.commands, most, one.commands)
+			break
+		}
 	}
 	if many.connections > one.connections+8 { // a few more or less
 		t.Errorf("an idle process has %d connections with %d queues, and %d with one", many.connections, most, one.connections)
