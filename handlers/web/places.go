@@ -51,6 +51,27 @@ func newRequests(o *Options) *kind {
 	return newKind(p, "requests under way", o.UserMaxInFlight)
 }
 
+// longAnswer is the length from which the answer to a read, or what a stream writes at once, counts
+// until its client has taken it or a time-out has cut it off. Shorter ones are bounded by the number of
+// requests and streams.
+const longAnswer = 64 << 10
+
+// newAnswers limits the bytes of long answers. One user may have an eighth of them.
+func newAnswers(maxBytes int64) *kind {
+	p := &places{max: maxBytes, retry: retrySoon, held: make(map[holder]int64)}
+	p.full = "the clients of this server have not read as many answers as it can hold; try again"
+	return newKind(p, "bytes of answers that were not read yet", maxBytes/8)
+}
+
+// holdAnswer counts an answer, if it is long, until release is called.
+func (s *Server) holdAnswer(info *requestInfo, size int) (release func(), err error) {
+	if size <= longAnswer {
+		return func() {}, nil
+	}
+	n := int64(size)
+	return func() { s.answers.leave(info, n) }, s.answers.enter(info, n)
+}
+
 // enter takes n places for a call; leave gives them back and must be called when err is nil.
 func (k *kind) enter(info *requestInfo, n int64) error {
 	p := k.places

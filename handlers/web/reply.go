@@ -2,6 +2,11 @@ package web
 
 import (
 	"net/http"
+	"strconv"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	jsonv1 "github.com/go-json-experiment/json/v1"
 )
 
 // Nothing is the request type of calls without input, and the body type of answers without a body.
@@ -110,4 +115,42 @@ func (a *Reply[T]) write(s *Server, w http.ResponseWriter, r *http.Request) erro
 	}
 	writeBody(w, a.status, jsonMedia, body, err)
 	return nil
+}
+
+// encodeOptions give tags the meaning that they have in encoding/json. In addition an empty list is
+// [], never null, and < > & are not escaped.
+var encodeOptions = json.JoinOptions(
+	jsonv1.OmitEmptyWithLegacySemantics(true), json.Deterministic(true), jsontext.AllowInvalidUTF8(true),
+)
+
+// encodingFailed is the response when even the problem cannot be encoded as JSON.
+const encodingFailed = `{"type":"about:blank","title":"Internal error","status":500,"code":"internal","retryable":true}`
+
+// encode writes v in the form of every response.
+func encode(v any) ([]byte, error) { return json.Marshal(v, encodeOptions) }
+
+// The values of Content-Type, shared by all answers.
+var (
+	jsonMedia    = []string{"application/json"}
+	problemMedia = []string{"application/problem+json"}
+)
+
+// counted is the size from which a body's length must be set. Below it net/http sets the length
+// by itself, without an entry in the header map: a map of nine entries takes twice the memory of
+// eight.
+const counted = 2 << 10
+
+// writeBody answers with a body, unless it could not be encoded.
+func writeBody(w http.ResponseWriter, status int, media []string, body []byte, err error) {
+	if err != nil {
+		status, media, body = http.StatusInternalServerError, problemMedia, []byte(encodingFailed)
+	}
+	h := w.Header()
+	h["Content-Type"] = media
+	if len(body) >= counted {
+		h.Set("Content-Length", strconv.Itoa(len(body)+1))
+	}
+	w.WriteHeader(status)
+	// The caller may have gone, so the error cannot be reported.
+	_, _ = w.Write(append(body, '\n'))
 }
