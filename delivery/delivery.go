@@ -39,7 +39,7 @@ type Options struct {
 	// cluster; default 30 s.
 	ProbeEvery time.Duration
 	// MaxAge is how long a notification waits for a dependency that is away; default 24 h. It
-	// should be the same as the queue's.
+	// should be that of the queue of events. The queue of notifications has none.
 	MaxAge time.Duration
 	// RetryBase and RetryMax bound the backoff of a device and of lost
 	// connections; defaults 500 ms and 5 min.

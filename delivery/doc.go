@@ -6,5 +6,5 @@
 // answer (all in chain.go) or, if something stands in the way, in a goroutine (send.go). The answer
 // becomes a result, and may drop a device (answer.go), make a device back off (backoff.go) or pause
 // an app (pause.go). The device's platform decides which sender gets it
-// (message.go has the platform, and transport.Senders the senders).
+// (work.go has the platform, and transport.Senders the senders).
 package delivery

@@ -27,7 +27,7 @@
 // The report says how far targeting has come, with its counts (progress.go). The process that works
 // on the event always writes the whole report. A large audience becomes parts (part.go), which are
 // jobs of the same queue. A shard of notifications has the counters created, delivered, failed,
-// expired, cancelled and retrying.
+// expired, cancelled, superseded and retrying.
 //
 // An event that the server itself made can be withdrawn (withdrawn.go): its notifications are then not
 // written any more. A process that sends has the withdrawn events in memory, and reads the new ones

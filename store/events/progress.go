@@ -208,21 +208,21 @@ func (j *Job) End(all Counts, sent Sent, ended bool, reportTTL time.Duration) qu
 	return r
 }
 
-// ofAll is how many numbers a report has without those of single platforms.
-const ofAll = 11
+// beforePlatforms is how many numbers of a report stand before those of single platforms.
+const beforePlatforms = 11
 
-// numbers lists the numbers of a report in the order of its text: those of all platforms together, and then
-// those of each. It is an array because a slice would be allocated for each report.
-func (p *progress) numbers() (all [ofAll + 6*len(OtherPlatforms) + 4]*int64) {
+// numbers lists the numbers of a report in the order of its text: first those that a report has always had, of all platforms
+// together and then of each, then the later ones, which stand at the end so that a text can be read without them. It is an array because a slice would be allocated for each report.
+func (p *progress) numbers() (all [beforePlatforms + 6*len(OtherPlatforms) + 4]*int64) {
 	c, s := &p.counts, &p.sent
 	all = [len(all)]*int64{
 		&c.Recipients, &c.IsActor, &c.OptedOut, &c.Muted, &c.NoDevice, &c.Live, &s.Delivered, &s.Failed, &s.Expired, &s.Made, &p.parts,
 	}
-	cancelled := ofAll + 4*len(s.Others) + 1
+	cancelled := beforePlatforms + 4*len(s.Others) + 1
 	superseded := cancelled + 1 + len(s.Others)
 	all[cancelled-1], all[cancelled], all[superseded] = &p.sendAt, &s.Cancelled, &s.Superseded
 	for i := range s.Others {
-		e, at := &s.Others[i], ofAll+4*i
+		e, at := &s.Others[i], beforePlatforms+4*i
 		all[at], all[at+1], all[at+2], all[at+3] = &e.Made, &e.Delivered, &e.Failed, &e.Expired
 		all[cancelled+1+i], all[superseded+1+i] = &e.Cancelled, &e.Superseded
 	}

@@ -13,9 +13,9 @@ var idText = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(
 
 var idEpoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// NewID makes a job id: 32 characters with the second, a part of it, the shard and 122
-// random bits. Second and part, the first six characters, only decide which reports
-// share a hash: those of jobs that arrive together.
+// NewID makes a job id: 32 characters with the part of time (a 32nd of a second), the shard and 122 random bits. The
+// part, the first six characters, decides which reports share a hash, those of jobs that arrive together, and says when
+// the id was made (MadeAt).
 func NewID(shard int, now time.Time) string {
 	part := uint64(max(0, partAt(now)))
 	var b [20]byte

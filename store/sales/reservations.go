@@ -2,6 +2,7 @@ package sales
 
 import (
 	"context"
+	"time"
 
 	"fanfare/api"
 	"fanfare/store/stock"
@@ -40,7 +41,7 @@ func (s *Store) reserve(ctx context.Context, r stock.ReserveStock) (reserved sto
 	if err := s.db.Overloaded(); err != nil {
 		return reserved, err
 	}
-	asked := s.cache.now()
+	var asked time.Duration
 	err = s.with(ctx, r.Sale, func() error {
 		asked = s.cache.now()
 		reserved, err = s.live.Reserve(ctx, r)
@@ -135,4 +136,11 @@ func (s *Store) Reservations(ctx context.Context, sale, user, cursor string, lim
 		return err
 	})
 	return items, next, err
+}
+
+// errBusy refuses a reservation because too many are under way.
+func errBusy() error {
+	e := api.Errorf(api.CodeOverloaded, "more reservations are under way than this server takes at once; try again")
+	e.RetryAfter = time.Second
+	return e
 }

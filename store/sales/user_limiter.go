@@ -63,10 +63,3 @@ func (t *userLimiter) of(b buyer, now time.Duration) *attempts {
 	}
 	return a
 }
-
-// errBusy refuses a reservation because too many are under way.
-func errBusy() error {
-	e := api.Errorf(api.CodeOverloaded, "more reservations are under way than this server takes at once; try again")
-	e.RetryAfter = time.Second
-	return e
-}
