@@ -188,7 +188,7 @@ func TestLogIsDocumented(t *testing.T) {
 func TestDocumentsNameMetricsThatExist(t *testing.T) {
 	t.Parallel()
 	table := storetest.RepositoryFile(t, "docs/monitoring/README.md")
-	for _, name := range mustFiles(t, ".md", "docs/monitoring/alerts.yml", "docs/monitoring/alerts_test.yml", "docs/monitoring/dashboard.json") {
+	for _, name := range mustFiles(t, ".md", "docs/monitoring/alerts.yml", "docs/monitoring/alerts_test.yml", "docs/monitoring/alerts_days_test.yml", "docs/monitoring/dashboard.json") {
 		if name == "docs/monitoring/README.md" || strings.HasPrefix(name, "bench/") {
 			continue
 		}

@@ -233,6 +233,6 @@ func checkByPromtool(t *testing.T, metrics string) {
 	file := filepath.Join(t.TempDir(), "dashboard.yml")
 	storetest.Must(t, os.WriteFile(file, rules, 0o600))
 	run("", "check", "rules", "alerts.yml", file)
-	run("", "test", "rules", "alerts_test.yml")
+	run("", "test", "rules", "alerts_test.yml", "alerts_days_test.yml")
 	run(metrics, "check", "metrics")
 }
