@@ -52,7 +52,7 @@ type Conn struct {
 	useful   bool        // an answer came that did not ask for another connection
 	idle     *time.Timer // retires it, unless it is used before
 	why      error       // of its retirement
-	silence
+	noAnswers
 
 	mu       sync.Mutex
 	out      gather

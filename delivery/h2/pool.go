@@ -95,7 +95,7 @@ type Pool struct {
 	retrying   bool  // a dispatch is scheduled for retryAt
 	err        error // of the last dial or useless connection since the last answer
 	closed     bool
-	patience   time.Duration // see silence
+	patience   time.Duration // see noAnswers
 }
 
 // New makes a pool for a host and port, without a connection.

@@ -14,16 +14,16 @@ const (
 
 var errNoAnswers = errors.New("requests get no answer")
 
-// silence finds connections whose peer is alive and answers no request. Such a connection is retired when
+// noAnswers finds connections whose peer is alive and answers no request. Such a connection is retired when
 // nothing was answered for Pool.patience, since the second of its unanswered requests began: one device for
 // which the server does not answer must not cost connections. Requests under way keep their time. If one of
 // them is answered after all, the server is slow, and the pool becomes more patient. The pool's lock
 // guards it.
-type silence struct {
+type noAnswers struct {
 	unanswered int       // requests that have begun since the last answer, or were under way then
 	since      time.Time // when the last answer was heard, or the begin of the second unanswered request
 	watched    bool      // checkAnswers is to run
-	slow       bool      // retired for its silence
+	slow       bool      // retired because nothing was answered
 }
 
 // asked notes that a request begins.
