@@ -200,16 +200,16 @@ func (m *mover) pass(ctx context.Context, parts []*partition) ([]*partitionState
 }
 
 func (m *mover) passOnce(ctx context.Context, parts []*partition) (found []*partitionState, more bool, err error) {
-	cmds := make([]redis.Cmder, 0, 2*len(parts))
+	cmds, told := make([]redis.Cmder, 0, 2*len(parts)), m.told(tellsExpired)
 	for _, p := range parts {
-		cmds = append(cmds, m.sweepCmd(ctx, p), m.stateCmd(ctx, p))
+		cmds = append(cmds, m.sweepCmd(ctx, p, told), m.stateCmd(ctx, p))
 	}
 	if err := m.db.Share(ctx, redisdb.Write, cmds...); err != nil {
 		return nil, false, err
 	}
 	found = make([]*partitionState, len(parts))
 	for i, p := range parts {
-		swept, err := m.readSweep(cmds[2*i])
+		swept, err := readSweep(cmds[2*i], told)
 		if err != nil {
 			return nil, false, err
 		}

@@ -3,7 +3,6 @@ package stock
 import (
 	"context"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -40,33 +39,28 @@ type call struct {
 // script runs share the next run.
 type crowd = redisdb.Crowd[*call]
 
-// crowdScript is the script of a crowd, with the arguments before the callers'.
+// crowdScript is the script of a crowd, with the arguments before the callers'. The last of these is what is told.
 type crowdScript struct {
 	*redisdb.Script
 	common []any
-	told   int // where the values for all callers have the number of facts left; 0: none are
+	tells  bool // some kind of facts is told
+	left   int  // the place of how many were left among the values for all callers, if it tells
 }
 
 // reserveScript is the script of reservations.
 func (b *base) reserveScript(partitions int) crowdScript {
-	common := []any{b.o.RunID, partitions, api.IdempotencyTTL.Milliseconds(), dueAtOnce}
-	what := b.told()
+	kinds := tellsExpired + tellsLow
 	if partitions > 1 {
-		what = strings.TrimSuffix(what, "b") // none of them knows
+		kinds = tellsExpired // no partition of several knows how much is left
 	}
-	if what != "" {
-		return crowdScript{b.scripts.reserveTold, append(common, what), 3}
-	}
-	return crowdScript{b.scripts.reserve, common, 0}
+	what := b.told(kinds)
+	return crowdScript{b.scripts.reserve, []any{b.o.RunID, partitions, api.IdempotencyTTL.Milliseconds(), dueAtOnce, what}, what != "", 3}
 }
 
-// endScript is the script of confirmations, releases and extensions.
+// endScript is the script of confirmations, releases and extensions. None of them takes units.
 func (b *base) endScript() crowdScript {
-	common := []any{b.o.RunID, api.IdempotencyTTL.Milliseconds()}
-	if what := strings.TrimSuffix(b.told(), "b"); what != "" { // none of them takes units
-		return crowdScript{b.scripts.endTold, append(common, what), 1}
-	}
-	return crowdScript{b.scripts.end, common, 0}
+	what := b.told(tellsExpired)
+	return crowdScript{b.scripts.end, []any{b.o.RunID, api.IdempotencyTTL.Milliseconds(), what}, what != "", 1}
 }
 
 // newCrowd makes the crowd of a script, which is asked for at each run.
@@ -76,9 +70,9 @@ func (b *base) newCrowd(p *partition, script func() crowdScript) *crowd {
 		cmd := s.cmd(ctx, p, calls)
 		err := b.write(ctx, cmd)
 		handOut(s.Script, cmd, err, calls)
-		if s.told > 0 && answered(err) {
+		if s.tells && answered(err) {
 			all, _ := redisdb.ListOf(cmd)
-			b.left(p, redisdb.NumberAt(redisdb.ListAt(all, 1), s.told))
+			b.left(p, redisdb.NumberAt(redisdb.ListAt(all, 1), s.left))
 		}
 	})
 }
@@ -89,15 +83,15 @@ func answered(sent error) bool { return sent == nil || errors.Is(sent, redisdb.E
 // cmd is the script's command for all these callers.
 func (s crowdScript) cmd(ctx context.Context, p *partition, calls []*call) *redis.Cmd {
 	keys := p.core(p.orders)
+	if s.tells {
+		keys = p.telling(keys)
+	}
 	args := append(make([]any, 0, len(s.common)+callerArgs*len(calls)), s.common...)
 	for _, c := range calls {
 		args = append(args, c.args[:]...)
 		if c.once != "" {
 			keys = append(keys, c.once)
 		}
-	}
-	if s.told > 0 {
-		keys = p.telling(keys)
 	}
 	return s.Cmd(ctx, keys, args...)
 }

@@ -69,7 +69,7 @@ func (e *editor) BeginDelete(ctx context.Context, sale string, m Match) (Deletio
 // closePartition closes one partition, and notes in d what its script answers.
 func (e *editor) closePartition(ctx context.Context, p *partition, d *Deletion, m Match, used int64) (status int64, err error) {
 	for range changeTries {
-		cmd := e.scripts.close.Cmd(ctx, e.mayTell(p, p.core(p.orders)), e.o.RunID, d.Name, flag(p.index == 0), redisdb.MatchText(m), used, sweptAtOnce, e.told())
+		cmd := e.scripts.close.Cmd(ctx, p.telling(p.core(p.orders)), e.o.RunID, d.Name, flag(p.index == 0), redisdb.MatchText(m), used, sweptAtOnce, e.told(tellsExpired))
 		v, err := e.db.List(ctx, redisdb.Write, cmd)
 		if err != nil {
 			return 0, err

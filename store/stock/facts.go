@@ -7,6 +7,7 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -47,27 +48,25 @@ func (p *partition) factOutbox() FactOutbox {
 	return FactOutbox{"sale:" + p.sale + ":" + strconv.Itoa(p.index), p.facts}
 }
 
-// told says what scripts tell (tell_of in lua/part_told.lua): e holds that expire, b skus that become low. "": nothing.
-func (b *base) told() (what string) {
-	if b.o.Facts.Tells(api.FactHoldExpired) {
-		what = "e"
-	}
-	if b.o.Facts.Tells(api.FactStockBelow) {
-		what += "b"
+// The kinds of facts, as scripts know them (tell_of in lua/part_told.lua).
+const (
+	tellsExpired = "e" // holds that expire
+	tellsLow     = "b" // skus that become low
+	tellsOrders  = "o" // orders; only lua/order_restore.lua and lua/orders_recorded.lua tell them, and get their data
+	tellsAll     = tellsExpired + tellsLow + tellsOrders
+)
+
+// told gives those of some kinds of facts that are told now; "": none is.
+func (b *base) told(kinds string) (what string) {
+	for _, k := range [...]struct{ kind, typ string }{
+		{tellsExpired, api.FactHoldExpired}, {tellsLow, api.FactStockBelow}, {tellsOrders, api.FactOrderCreated},
+	} {
+		if strings.Contains(kinds, k.kind) && b.o.Facts.Tells(k.typ) {
+			what += k.kind
+		}
 	}
 	return what
 }
-
-// mayTell are the keys of a script that leaves facts if it is told to (told).
-func (b *base) mayTell(p *partition, keys []string) []string {
-	if b.told() == "" {
-		return keys
-	}
-	return p.telling(keys)
-}
-
-// tellsAny reports whether any facts about sales are told.
-func (b *base) tellsAny() bool { return b.told() != "" || b.o.Facts.Tells(api.FactOrderCreated) }
 
 // left notes how many facts a step of a partition has left.
 func (b *base) left(p *partition, facts int64) {
@@ -76,9 +75,9 @@ func (b *base) left(p *partition, facts int64) {
 	}
 }
 
-// mayHaveLeft notes that a step of a partition may have left facts, if any are told.
-func (b *base) mayHaveLeft(p *partition) {
-	if b.tellsAny() {
+// mayHaveLeft notes that a step of a partition, which was to tell some kinds of facts, may have left some.
+func (b *base) mayHaveLeft(p *partition, what string) {
+	if what != "" {
 		b.o.Facts.Left(p.factOutbox())
 	}
 }
@@ -92,7 +91,7 @@ func orderData(o Order) []byte {
 	return data
 }
 
-// recordTold is OrdersRecorded, and tells of the orders that were not recorded before.
+// recordTold is OrdersRecorded while orders are told.
 func (x *outbox) recordTold(ctx context.Context, byPartition map[*partition][]Order) (known int, err error) {
 	var cmds []redis.Cmder
 	var of []*partition

@@ -570,17 +570,29 @@ func TestAnOldSaleKeepsItsFacts(t *testing.T) {
 	})
 }
 
-// H1: with no type turned on nothing is written, and the scripts are those without facts.
+// tellingName is the name of a script that tells facts, and "" of any other command. Those of reservations and sweeps have the key that
+// never exists only if they do.
+func tellingName(cmd redis.Cmder) string {
+	switch name := storetest.NameOf(cmd); name {
+	case "orders_recorded", "stock_low":
+		return name
+	case "stock_reserve", "reservation_end", "sale_sweep":
+		if slices.ContainsFunc(cmd.Args(), func(arg any) bool { return strings.HasSuffix(fmt.Sprint(arg), ":never") }) {
+			return name
+		}
+	}
+	return ""
+}
+
+// H1: with no type turned on nothing is written, and no script has to do with facts.
 func TestH1_WithoutTypesNothingIsWritten(t *testing.T) {
 	t.Parallel()
 	eachLive(t, func(t *testing.T, plain *liveWorld) {
 		var scripts atomic.Int64
-		w := plain.faulty(Options{}, func(name string, _ bool) error {
-			if strings.HasSuffix(name, "_told") || name == "orders_recorded" || name == "stock_low" {
-				scripts.Add(1)
-			}
+		w := &liveWorld{Live: New(storetest.FaultyBy(t, plain.db, tellingName, func(string, bool) error {
+			scripts.Add(1)
 			return nil
-		})
+		}), Options{}), t: t, db: plain.db}
 		for _, partitions := range []int64{1, 3} {
 			w.sale = "sale." + newRequest()[:12]
 			r := w.request(offer{stock: map[string]int64{"s": 10}, hold: 600_000, partitions: partitions})
@@ -598,6 +610,10 @@ func TestH1_WithoutTypesNothingIsWritten(t *testing.T) {
 		}
 		if scripts.Load() > 0 {
 			t.Error("a script that tells facts ran")
+		}
+		w.o.Facts.Tells = func(string) bool { return true }
+		if w.mustReserve("v", units("s", 1)); scripts.Load() == 0 {
+			t.Error("no script tells facts, although all types are on")
 		}
 	})
 }

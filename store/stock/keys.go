@@ -65,9 +65,9 @@ func (p *partition) core(more ...string) []string {
 	return append([]string{p.settings, p.stock, p.reservations, p.due}, more...)
 }
 
-// telling are the keys of a script that may leave facts: those that it has otherwise, and one that never exists. While a slot of a
-// Cluster moves, a script with two keys of which one is missing is refused before it runs. Without it the script would stop midway,
-// because the outbox of facts, which it makes, is not among its keys.
+// telling are the keys of a script that may leave facts: the others, and one that never exists. While a slot of a Cluster moves, a
+// script with two keys of which one is missing is refused before it runs. Without the key that never exists the script could stop
+// midway, because the outbox of facts, which it makes, is not among its keys.
 func (p *partition) telling(keys []string) []string { return append(keys, p.never) }
 
 // all are the keys of the partition that have no lifetime, the settings first and the outbox of facts last.

@@ -4,10 +4,10 @@ import (
 	"context"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 
-	"fanfare/api"
 	"fanfare/store/redisdb"
 )
 
@@ -68,18 +68,18 @@ func (l *loader) balanceStock(ctx context.Context, parts []*partition) error {
 		if err != nil {
 			return err
 		}
-		args := missingStock(found)
+		args, what := missingStock(found), l.told(tellsLow)
 		if len(args) == 1 {
 			return nil
 		}
-		cmd := l.scripts.balance.Cmd(ctx, l.mayTell(parts[0], parts[0].core()), slices.Insert(args, 1, any(l.told()))...)
+		cmd := l.scripts.balance.Cmd(ctx, parts[0].telling(parts[0].core()), slices.Insert(args, 1, any(what))...)
 		if err := l.db.Share(ctx, redisdb.Write, cmd); err != nil {
 			return err
 		}
 		if _, err := single(l.scripts.balance, cmd); err != nil {
 			return err
 		}
-		l.mayHaveLeft(parts[0])
+		l.mayHaveLeft(parts[0], what)
 	}
 	return errMoving()
 }
@@ -114,13 +114,14 @@ func (l *loader) RestoreOrders(ctx context.Context, sale string, orders []Order)
 	if err != nil {
 		return 0, err
 	}
+	what := l.told(tellsAll)
 	for len(orders) > 0 {
 		some := orders[:min(len(orders), restoredAtOnce)]
 		orders = orders[len(some):]
 		cmds, of := make([]redis.Cmder, 0, len(some)), make([]*partition, 0, len(some))
 		for _, o := range some {
 			if p, ok := partitionWith(parts, o.Reservation); ok {
-				cmds, of = append(cmds, l.restoreCmd(ctx, p, o)), append(of, p)
+				cmds, of = append(cmds, l.restoreCmd(ctx, p, o, what)), append(of, p)
 			}
 		}
 		if err := l.db.Do(ctx, redisdb.Write, cmds...); err != nil {
@@ -129,19 +130,19 @@ func (l *loader) RestoreOrders(ctx context.Context, sale string, orders []Order)
 		for i, cmd := range cmds {
 			if status, _ := cmd.(*redis.Cmd).Int(); status == orderRestored {
 				restored++
-				l.mayHaveLeft(of[i])
+				l.mayHaveLeft(of[i], what)
 			}
 		}
 	}
 	return restored, nil
 }
 
-func (l *loader) restoreCmd(ctx context.Context, p *partition, o Order) *redis.Cmd {
-	data, keys := []byte{}, l.mayTell(p, p.core())
-	if l.o.Facts.Tells(api.FactOrderCreated) {
-		data, keys = orderData(o), p.telling(p.core())
+func (l *loader) restoreCmd(ctx context.Context, p *partition, o Order, what string) *redis.Cmd {
+	data := []byte{}
+	if strings.Contains(what, tellsOrders) {
+		data = orderData(o)
 	}
-	return l.scripts.restore.Cmd(ctx, keys, o.Reservation, o.User, o.CreatedAt, linesText(o.Lines), l.told(), data)
+	return l.scripts.restore.Cmd(ctx, p.telling(p.core()), o.Reservation, o.User, o.CreatedAt, linesText(o.Lines), what, data)
 }
 
 // orderRestored is order_restore.lua's answer for a reservation that was not sold before.

@@ -11,8 +11,8 @@ const (
 	// nobody can reserve.
 	openRest = time.Second
 	farRest  = time.Minute
-	// toldRest is the same while facts about sales are told: a process that has left some may have died, and a sale with several
-	// partitions is told to be low by a sweep.
+	// toldRest is the longest that a sale is not swept while facts about sales are told: a process that has left some may have died,
+	// and only a sweep tells that a sku of a sale with several partitions is low.
 	toldRest = 500 * time.Millisecond
 )
 
@@ -74,7 +74,7 @@ func restOf(parts []finding) time.Duration {
 // that begins now. It also bounds how long the leftovers of a crash wait for the sweeper.
 func (a sweepAnswer) rest() time.Duration {
 	d := openRest
-	if a.tells {
+	if a.told != "" {
 		d = toldRest
 	}
 	if a.hold > 0 {
@@ -82,7 +82,7 @@ func (a sweepAnswer) rest() time.Duration {
 	}
 	switch {
 	case a.left > 0: // what moves them may have died
-	case a.now >= a.ends && a.tells && a.nextDue >= 0: // a hold may still be confirmed
+	case a.now >= a.ends && a.told != "" && a.nextDue >= 0: // a hold may still be confirmed
 	case a.now >= a.ends:
 		d = farRest
 	case a.now < a.starts:

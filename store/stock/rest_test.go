@@ -180,9 +180,9 @@ func TestRestOfASale(t *testing.T) {
 		"BeginsSoon":   {2*time.Second + openRest, []sweepAnswer{with(func(a *sweepAnswer) { a.now = 9*day - 2000 })}},
 		"Over":         {farRest, []sweepAnswer{with(func(a *sweepAnswer) { a.now = 11 * day })}},
 		"OverWithHold": {time.Second, []sweepAnswer{with(func(a *sweepAnswer) { a.now, a.nextDue = 11*day, 1000 })}},
-		"Told":         {toldRest, []sweepAnswer{with(func(a *sweepAnswer) { a.tells = true })}},
-		"ToldOver":     {farRest, []sweepAnswer{with(func(a *sweepAnswer) { a.now, a.tells = 11*day, true })}},
-		"ToldHold":     {toldRest, []sweepAnswer{with(func(a *sweepAnswer) { a.now, a.tells, a.nextDue = 11*day, true, 5000 })}},
+		"Told":         {toldRest, []sweepAnswer{with(func(a *sweepAnswer) { a.told = "o" })}},
+		"ToldOver":     {farRest, []sweepAnswer{with(func(a *sweepAnswer) { a.now, a.told = 11*day, "o" })}},
+		"ToldHold":     {toldRest, []sweepAnswer{with(func(a *sweepAnswer) { a.now, a.told, a.nextDue = 11*day, "o", 5000 })}},
 		"Left":         {openRest, []sweepAnswer{with(func(a *sweepAnswer) { a.now, a.left = 11*day, 1 })}},
 		"Behind":       {0, []sweepAnswer{open, with(func(a *sweepAnswer) { a.version = 2 })}},
 		"Closed":       {0, []sweepAnswer{open, {status: answerLoading}}},
@@ -210,7 +210,7 @@ func TestASaleWithFactsDoesNotRest(t *testing.T) {
 		"open": {now: 10 * day, starts: 0, ends: 30 * day},
 		"over": {now: 10 * day, starts: 0, ends: 9 * day},
 	} {
-		a.status, a.nextDue, a.tells = answerDone, -1, true
+		a.status, a.nextDue, a.told = answerDone, -1, "o"
 		if d := a.rest(); name != "open" && d < time.Minute {
 			t.Errorf("%s: without facts the rest is %v", name, d)
 		}

@@ -80,11 +80,11 @@ func (e *editor) tryRestock(ctx context.Context, first *partition, a AddStock, o
 	if a.Once.Key != "" {
 		name, lifetime = a.Once.Name(), api.IdempotencyTTL
 	}
-	r := a.Request
-	cmd := e.scripts.restock.Cmd(ctx, e.mayTell(first, first.core(first.totals, first.once(name), first.out, first.restocks)), e.o.RunID,
+	r, what := a.Request, e.told(tellsExpired+tellsLow)
+	cmd := e.scripts.restock.Cmd(ctx, first.telling(first.core(first.totals, first.once(name), first.out, first.restocks)), e.o.RunID,
 		lifetime.Milliseconds(), redisdb.MatchText(a.Match), hex.EncodeToString(a.Once.Body[:]), a.Call,
-		sweptAtOnce, ChangesChannel(first.sale), r.SKU, *r.Delta, int64(api.MaxStock), others.held, others.sold, e.told())
-	defer e.mayHaveLeft(first)
+		sweptAtOnce, ChangesChannel(first.sale), r.SKU, *r.Delta, int64(api.MaxStock), others.held, others.sold, what)
+	defer e.mayHaveLeft(first, what)
 	if err := e.write(ctx, cmd); err != nil {
 		return changeAnswer{}, err
 	}

@@ -16,7 +16,7 @@ var luaFiles embed.FS
 
 // scripts are this package's scripts; each is called from exactly one method.
 type scripts struct {
-	reserve, reserveTold, end, endTold, recorded, low     *redisdb.Script
+	reserve, end, recorded, low                           *redisdb.Script
 	get, list, read, sweep, retire, page, erase           *redisdb.Script
 	put, restock, apply, raise, open, disown              *redisdb.Script
 	debit, credit, balance, restore, close, remove, leave *redisdb.Script
@@ -29,8 +29,8 @@ var loadScripts = sync.OnceValue(func() scripts {
 
 func readScripts(get func(name string) *redisdb.Script) scripts {
 	return scripts{
-		reserve: get("stock_reserve"), reserveTold: get("stock_reserve_told"), end: get("reservation_end"), endTold: get("reservation_end_told"),
-		recorded: get("orders_recorded"), low: get("stock_low"), get: get("reservation_get"), list: get("reservation_list"),
+		reserve: get("stock_reserve"), end: get("reservation_end"), recorded: get("orders_recorded"), low: get("stock_low"),
+		get: get("reservation_get"), list: get("reservation_list"),
 		read: get("partition_read"), sweep: get("sale_sweep"), retire: get("sale_retire"), page: get("reservation_page"), erase: get("user_erase"),
 		put: get("sale_put"), restock: get("sale_restock"), apply: get("settings_apply"),
 		raise: get("settings_raise"), open: get("sale_open"), disown: get("sale_disown"), debit: get("transfer_debit"),

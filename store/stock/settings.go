@@ -178,10 +178,11 @@ func (e *editor) tryPut(ctx context.Context, first *partition, p PutSale, s Sett
 	if p.New {
 		mayMake = 1
 	}
-	args := []any{e.o.RunID, requestLifetime.Milliseconds(), redisdb.MatchText(p.Match), mayMake, sweptAtOnce, ChangesChannel(p.Sale), e.told()}
-	keys := e.mayTell(first, first.core(first.totals, first.once(request), first.out))
+	what := e.told(tellsExpired + tellsLow)
+	args := []any{e.o.RunID, requestLifetime.Milliseconds(), redisdb.MatchText(p.Match), mayMake, sweptAtOnce, ChangesChannel(p.Sale), what}
+	keys := first.telling(first.core(first.totals, first.once(request), first.out))
 	cmd := e.scripts.put.Cmd(ctx, keys, append(args, settingsArgs(s)...)...)
-	defer e.mayHaveLeft(first)
+	defer e.mayHaveLeft(first, what)
 	if err := e.write(ctx, cmd); err != nil {
 		return changeAnswer{}, err
 	}

@@ -32,8 +32,13 @@ const (
 	sweepTimeout = 10 * time.Second
 )
 
-func (b *base) sweepCmd(ctx context.Context, p *partition) *redis.Cmd {
-	return b.scripts.sweep.Cmd(ctx, b.mayTell(p, p.core(p.orders, p.out)), b.o.RunID, sweptAtOnce, b.told())
+// sweepCmd sweeps a partition, and tells some kinds of facts.
+func (b *base) sweepCmd(ctx context.Context, p *partition, what string) *redis.Cmd {
+	keys := p.core(p.orders, p.out)
+	if what != "" {
+		keys = p.telling(keys)
+	}
+	return b.scripts.sweep.Cmd(ctx, keys, b.o.RunID, sweptAtOnce, what)
 }
 
 // Run sweeps all live sales until ctx ends. It returns holds that are due, finishes transfers and
@@ -91,13 +96,13 @@ type sweepAnswer struct {
 	opened, compared          int64 // when it was read back, and last compared after that, ms; 0: never
 	transfers                 int64 // on their way
 	oversold                  bool
-	left                      int64 // facts that were left and not moved
-	lows                      bool  // some sku has a low_at
-	tells                     bool  // facts about sales are told
+	left                      int64  // facts that were left and not moved
+	lows                      bool   // some sku has a low_at
+	told                      string // the kinds of facts that are told (base.told)
 }
 
-// readSweep reads the answer in the order of the script's RETURNS.
-func (b *base) readSweep(cmd redis.Cmder) (sweepAnswer, error) {
+// readSweep reads the answer of a sweep that tells some kinds of facts, in the order of the script's RETURNS.
+func readSweep(cmd redis.Cmder, told string) (sweepAnswer, error) {
 	v, err := redisdb.ListOf(cmd)
 	if err != nil || redisdb.NumberAt(v, 0) != answerDone {
 		return sweepAnswer{status: redisdb.NumberAt(v, 0), left: redisdb.NumberAt(v, 1)}, err
@@ -109,7 +114,7 @@ func (b *base) readSweep(cmd redis.Cmder) (sweepAnswer, error) {
 		transfers: redisdb.NumberAt(v, 9), oversold: redisdb.NumberAt(v, 10) == 1,
 		starts: redisdb.NumberAt(v, 11), hold: redisdb.NumberAt(v, 12), nextDue: redisdb.NumberAt(v, 13),
 		opened: redisdb.NumberAt(v, 14), compared: redisdb.NumberAt(v, 15), left: redisdb.NumberAt(v, 16), lows: redisdb.NumberAt(v, 17) == 1,
-		tells: b.tellsAny(),
+		told: told,
 	}, nil
 }
 
@@ -180,16 +185,17 @@ func (sw *sweeper) sweep(ctx context.Context, r rests) (found []finding, err err
 
 // sweepAll sweeps some partitions, and again those where more holds are due.
 func (sw *sweeper) sweepAll(ctx context.Context, parts []*partition) (found []finding, err error) {
+	told := sw.told(tellsAll)
 	for len(parts) > 0 {
 		cmds := make([]redis.Cmder, len(parts))
 		for i, p := range parts {
-			cmds[i] = sw.sweepCmd(ctx, p)
+			cmds[i] = sw.sweepCmd(ctx, p, told)
 		}
 		// On a Cluster some of them are answered although a master is away.
 		err = errors.Join(err, sw.db.Pipeline(ctx, redisdb.Write, cmds...))
 		var more []*partition
 		for i, p := range parts {
-			answer, e := sw.readSweep(cmds[i])
+			answer, e := readSweep(cmds[i], told)
 			sw.left(p, answer.left)
 			switch {
 			case e != nil:

@@ -7,7 +7,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"fanfare/api"
 	"fanfare/store/redisdb"
 )
 
@@ -46,7 +45,7 @@ func (x *outbox) OrdersRecorded(ctx context.Context, sale string, orders ...Orde
 			byPartition[p] = append(byPartition[p], o)
 		}
 	}
-	if x.o.Facts.Tells(api.FactOrderCreated) {
+	if x.told(tellsOrders) != "" {
 		return x.recordTold(ctx, byPartition)
 	}
 	var cmds, reads []redis.Cmder

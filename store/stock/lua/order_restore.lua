@@ -2,7 +2,7 @@
 -- reservation takes available units, and if there are too few the rest counts as oversold. Facts are left unless the
 -- partition was made from the record just now: then Redis had lost all of it, and what is sold was told before.
 -- Naturally idempotent.
--- KEYS: 1 sale, 2 stock, 3 reservations, 4 due, then, if it tells something, a key that never exists
+-- KEYS: 1 sale, 2 stock, 3 reservations, 4 due, then a key that never exists
 -- ARGV: 1 id, 2 user, 3 when it was sold in ms, 4 <sku>=<units>,..., 5 what is told (see tell_of), 6 data of the fact about the
 --       order, or '': it is not told
 -- RETURNS: 0 it was sold already, 1 restored, 4 there is no such sale

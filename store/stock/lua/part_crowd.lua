@@ -2,10 +2,11 @@
 -- script of its own, but reading and writing once for all. Each caller has four arguments;
 -- the third is the digest of the request's body, '' without an idempotency record.
 -- It needs lua/part_sale.lua before it.
--- KEYS: 6.. the idempotency record of each caller that wants one
+-- KEYS: 6.. the idempotency record of each caller that wants one, behind a key that never exists if something is told
 -- ARGV: those of the including script, then four of each caller
 -- RETURNS: nothing; it only defines functions
-local ARGS, RECORDS, DIGEST = 4, 6, 32 -- a digest has 32 bytes
+-- TAKES: tells, what is told (see tell_of of lua/part_told.lua)
+local ARGS, RECORDS, DIGEST = 4, tells == '' and 6 or 7, 32 -- a digest has 32 bytes
 local once, made_records = {}, {}
 
 local function read_records()

@@ -4,7 +4,7 @@
 --       return, and on: of each caller four
 -- RETURNS: {4, 5, 6 as unusable}, {7 the sale has another number of partitions}; otherwise it only defines functions
 -- TAKES: first, where the arguments of the callers begin; lua/part_sale.lua, lua/part_due.lua, lua/part_crowd.lua
--- GIVES: reserve, save_made, s, now, expires, made
+-- GIVES: reserve_all, now, made
 local ORDERS = KEYS[5]
 local run, partitions, ttl, bound = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 
@@ -99,10 +99,11 @@ local function reserve(i, n, key)
   return 1
 end
 
--- save_made writes all that was reserved.
-local function save_made()
+-- reserve_all reserves for all callers, and gives the script's answer.
+local function reserve_all()
+  local answers = each_caller(first, { s[1], now, expires }, reserve)
   save()
-  if #made == 0 then return end
-  redis.call('ZADD', hold > 0 and DUE or ORDERS, unpack(made))
-  if idle > 0 then redis.call('HSET', SALE, 'used', at) end
+  if #made > 0 then redis.call('ZADD', hold > 0 and DUE or ORDERS, unpack(made)) end
+  if #made > 0 and idle > 0 then redis.call('HSET', SALE, 'used', at) end
+  return answers
 end

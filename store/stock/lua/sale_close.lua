@@ -1,7 +1,7 @@
 -- Closes a partition of a sale that is to be deleted, unless the sale sells now, a hold lives in the
 -- partition, or one of its confirmations is not on record. Nothing changes in a closed partition
 -- until it is removed or opened again. Run again by the same deletion it answers the same.
--- KEYS: 1 sale, 2 stock, 3 reservations, 4 due, 5 orders (zset), then, if it tells something, a key that never exists
+-- KEYS: 1 sale, 2 stock, 3 reservations, 4 due, 5 orders (zset), then a key that never exists
 -- ARGV: 1 run (see run_id), 2 the deletion, 3 1 for the first partition, which alone looks at the
 --       condition and the window, 4 condition (see matches), 5 when somebody reserved last in
 --       any partition in ms, 6 most due holds to return, 7 what is told (see tell_of)

@@ -2,7 +2,7 @@
 -- decides: version, settings, totals, and the stock that more or less of a total
 -- means. Run again by the same request it answers the same.
 -- KEYS: 1 sale, 2 stock, 3 reservations, 4 due, 5 totals (hash),
---       6 the result of this request (string), 7 out (hash), then, if it tells something, a key that never exists
+--       6 the result of this request (string), 7 out (hash), then a key that never exists
 -- ARGV: 1 run (see run_id), 2 lifetime of the request in ms, 3 condition
 --       (see matches), 4 1 to make one
 --       that is not there, 5 most due holds to return,

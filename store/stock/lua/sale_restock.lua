@@ -1,7 +1,7 @@
 -- Adds to the total of a sku or takes away, in the first partition. Run again by
 -- the same request it answers the same.
 -- KEYS: 1 sale, 2 stock, 3 reservations, 4 due, 5 totals (hash),
---       6 idempotency record (string), 7 out (hash), 8 restocks not on record (hash), then, if it tells something, a key that never exists
+--       6 idempotency record (string), 7 out (hash), 8 restocks not on record (hash), then a key that never exists
 -- ARGV: 1 run (see run_id), 2 lifetime of the idempotency record in ms,
 --       3 condition (see matches), 4 digest of the body, 5 id of this request, 6 most due
 --       holds to return, 7 channel for the new version, 8 sku, 9 delta,

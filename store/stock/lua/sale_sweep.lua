@@ -1,6 +1,6 @@
 -- Returns holds that are due, and tells what else is to be done in a partition.
 -- KEYS: 1 sale, 2 stock, 3 reservations, 4 due, 5 orders (zset),
---       6 out (hash), then, if it tells something, a key that never exists
+--       6 out (hash), then, if something is told, a key that never exists
 -- ARGV: 1 run (see run_id), 2 most due holds to return, 3 what is told (see tell_of)
 -- RETURNS: {1 done, holds returned, now in ms, orders not on record, when the oldest
 --          was sold in ms, version, recorded, spread, ends, transfers on their

@@ -1,7 +1,7 @@
 -- Makes the stock of a closed sale add up to its totals: the first partition gets the units that
 -- all partitions together lack, or gives those that they have too many, oversold if it has not
 -- so many. It does nothing if another call did so since the caller read.
--- KEYS: 1 sale, 2 stock, 3 reservations, 4 due, then, if it tells something, a key that never exists
+-- KEYS: 1 sale, 2 stock, 3 reservations, 4 due, then a key that never exists
 -- ARGV: 1 balances as the caller saw them, 2 what is told (see tell_of), 3.. sku and missing units, which may
 --       be negative, in turn
 -- RETURNS: 1 done, 2 read again
