@@ -2,13 +2,11 @@ package stock
 
 import (
 	"context"
-	"encoding/json"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
 
-	"fanfare/api"
 	"fanfare/store/redisdb"
 )
 
@@ -48,7 +46,7 @@ func parseLows(text string) map[string]*int64 {
 
 // looksForLow reports whether the sweep of a partition is followed by a look for skus that are low.
 func (sw *sweeper) looksForLow(p *partition, a sweepAnswer) bool {
-	return p.index == 0 && a.lows && sw.isPartitioned(p.sale) && sw.o.Facts.Tells(api.FactStockBelow)
+	return p.index == 0 && a.lows && strings.Contains(a.told, tellsLow) && sw.isPartitioned(p.sale)
 }
 
 // lowTries is how often a look reads all partitions twice, if units come back meanwhile.
@@ -82,7 +80,7 @@ func (m *mover) tellLow(ctx context.Context, parts []*partition) (done bool, err
 // tellLowClosed does the same in a sale that a load is about to open. It is closed, so one read tells how much is available. A sale
 // that Redis had lost was told to be low before: its skus are only noted.
 func (m *mover) tellLowClosed(ctx context.Context, parts []*partition) error {
-	if len(parts) == 1 || !m.o.Facts.Tells(api.FactStockBelow) {
+	if len(parts) == 1 || m.told(tellsLow) == "" {
 		return nil
 	}
 	found, err := m.readStates(ctx, parts...)
@@ -93,23 +91,22 @@ func (m *mover) tellLowClosed(ctx context.Context, parts []*partition) error {
 	return err
 }
 
+// lowArgs is how many arguments lua/stock_low.lua has for each sku that is told.
+const lowArgs = 3
+
 // noteLow notes in the first partition what some reads say, and leaves facts. done: nothing had changed since the first of them.
 func (m *mover) noteLow(ctx context.Context, first *partition, reads [][]*partitionState) (done bool, err error) {
 	before := reads[0][0]
-	next, facts := lowChange(reads)
+	next, told := lowChange(reads)
 	if next == before.low {
 		return true, nil
 	}
-	args := []any{before.version(), before.low, next}
-	for _, f := range facts {
-		args = append(args, f)
-	}
-	cmd := m.scripts.low.Cmd(ctx, first.telling([]string{first.settings}), args...)
+	cmd := m.scripts.low.Cmd(ctx, first.telling([]string{first.settings}), append([]any{before.version(), before.low, next}, told...)...)
 	status, err := redisdb.Value(ctx, m.db, redisdb.Write, cmd)
 	if err != nil || status != int64(answerDone) {
 		return false, err
 	}
-	m.left(first, int64(len(facts)))
+	m.left(first, int64(len(told)/lowArgs))
 	return true, nil
 }
 
@@ -129,9 +126,10 @@ func onlyTaken(before, now []*partitionState) bool {
 	return true
 }
 
-// lowChange is what is to be noted of skus that are low, and what is told of those that were not, after reads that agree on the
-// settings. The first partition, as it was read first, has what was noted before. A sku of which the reads do not agree stays.
-func lowChange(reads [][]*partitionState) (next string, facts [][]byte) {
+// lowChange is what is to be noted of skus that are low, and the arguments of lua/stock_low.lua for those that were not before, after
+// reads that agree on the settings. The first partition, as it was read first, has what was noted before. A sku of which the reads do
+// not agree stays.
+func lowChange(reads [][]*partitionState) (next string, told []any) {
 	before := reads[0][0]
 	change, skus, _ := strings.Cut(before.low, " ")
 	known := strings.Split(skus, ",")
@@ -148,7 +146,7 @@ func lowChange(reads [][]*partitionState) (next string, facts [][]byte) {
 		was := slices.Contains(known, item.SKU)
 		switch {
 		case most <= *item.LowAt && !was:
-			facts = append(facts, lowData(before.settings.ID, item, max(most, 0)))
+			told = append(told, item.SKU, max(most, 0), *item.LowAt)
 			low = append(low, item.SKU)
 		case least <= *item.LowAt && was:
 			low = append(low, item.SKU)
@@ -159,7 +157,7 @@ func lowChange(reads [][]*partitionState) (next string, facts [][]byte) {
 		return before.low, nil
 	}
 	n, _ := strconv.ParseInt(change, 10, 64)
-	return strconv.FormatInt(n+1, 10) + " " + next, facts
+	return strconv.FormatInt(n+1, 10) + " " + next, told
 }
 
 // unsold is how many units of a sku are neither held nor sold in any partition. Units on their way between partitions count.
@@ -169,15 +167,4 @@ func unsold(found []*partitionState, item Item) int64 {
 		n -= k.stock[item.SKU].held + k.stock[item.SKU].sold
 	}
 	return n
-}
-
-// lowData is what is told of a sku.
-func lowData(sale string, item Item, available int64) []byte {
-	data, _ := json.Marshal(struct { // texts and numbers always marshal
-		Sale      string `json:"sale"`
-		SKU       string `json:"sku"`
-		Available int64  `json:"available"`
-		LowAt     int64  `json:"low_at"`
-	}{sale, item.SKU, available, *item.LowAt})
-	return data
 }

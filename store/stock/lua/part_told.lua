@@ -18,8 +18,8 @@ local function tell_of(what)
   tells_low = string.find(what, 'b', 1, true) ~= nil
 end
 
--- low_skus gives the low_at of each sku of which not more units are available, and false for each other one, among those whose
--- stock the script has read by now. nil: that is not told. A partition of several does not know (lua/stock_low.lua).
+-- low_skus looks at the skus whose stock the script has read by now. It gives the low_at of each that is low, and false for each other
+-- one; nil if skus that become low are not told. In a partition of several none counts as low (lua/stock_low.lua).
 local function low_skus()
   if not tells_low then return nil end
   local s, low = redis.call('HMGET', SALE, 'partitions', 'lows'), {}
@@ -32,13 +32,10 @@ local function low_skus()
   return low
 end
 
--- tell_low tells which skus are low that were not when low_skus gave before.
+-- tell_low tells of the skus that are low now and were not in before, an earlier result of low_skus.
 local function tell_low(before, now)
   if not before then return end
   for sku, at in pairs(low_skus()) do
-    if at and before[sku] == false then
-      local data = '{"sale":"' .. NAME .. '","sku":"' .. sku .. '","available":' .. int(tuples[sku].a) .. ',"low_at":' .. int(at) .. '}'
-      tell('stock.below', NAME, int(now), data)
-    end
+    if at and before[sku] == false then tell_below(sku, int(tuples[sku].a), int(at), int(now)) end
   end
 end
