@@ -82,7 +82,7 @@ func (a sweepAnswer) rest() time.Duration {
 	}
 	switch {
 	case a.left > 0: // what moves them may have died
-	case a.now >= a.ends && a.told != "" && a.nextDue >= 0: // a hold may still be confirmed
+	case a.held && a.told != "": // the end of the hold is to be told, whatever it is
 	case a.now >= a.ends:
 		d = farRest
 	case a.now < a.starts:

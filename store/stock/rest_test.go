@@ -14,6 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"fanfare/api"
 	"fanfare/store/redisdb"
 	"fanfare/store/storetest"
 )
@@ -182,7 +183,8 @@ func TestRestOfASale(t *testing.T) {
 		"OverWithHold": {time.Second, []sweepAnswer{with(func(a *sweepAnswer) { a.now, a.nextDue = 11*day, 1000 })}},
 		"Told":         {toldRest, []sweepAnswer{with(func(a *sweepAnswer) { a.told = "o" })}},
 		"ToldOver":     {farRest, []sweepAnswer{with(func(a *sweepAnswer) { a.now, a.told = 11*day, "o" })}},
-		"ToldHold":     {toldRest, []sweepAnswer{with(func(a *sweepAnswer) { a.now, a.told, a.nextDue = 11*day, "o", 5000 })}},
+		"ToldHold":     {toldRest, []sweepAnswer{with(func(a *sweepAnswer) { a.now, a.told, a.nextDue, a.held = 11*day, "o", 5000, true })}},
+		"ToldEnded":    {5 * time.Second, []sweepAnswer{with(func(a *sweepAnswer) { a.now, a.told, a.nextDue = 11*day, "o", 5000 })}},
 		"Left":         {openRest, []sweepAnswer{with(func(a *sweepAnswer) { a.now, a.left = 11*day, 1 })}},
 		"Behind":       {0, []sweepAnswer{open, with(func(a *sweepAnswer) { a.version = 2 })}},
 		"Closed":       {0, []sweepAnswer{open, {status: answerLoading}}},
@@ -218,6 +220,33 @@ func TestASaleWithFactsDoesNotRest(t *testing.T) {
 			t.Errorf("%s: with facts the rest is %v", name, a.rest())
 		}
 	}
+}
+
+// H1: a sale that is over is swept often while a hold lives, whose end is to be told, but not for what has ended.
+func TestH1_ASaleThatIsOverRestsWithoutHolds(t *testing.T) {
+	t.Parallel()
+	eachOwnLive(t, func(t *testing.T, plain *liveWorld) {
+		w, _ := plain.telling(api.FactOrderCreated)
+		r := w.mustOpen(offer{stock: map[string]int64{"s": 9}, hold: 600_000})
+		wants := func(want time.Duration) {
+			t.Helper()
+			found, err := w.sweepAll(t.Context(), []*partition{newPartition(w.sale, 0)})
+			storetest.Must(t, err)
+			if d := found[0].answer.rest(); d != want {
+				t.Errorf("the rest is %v, want %v", d, want)
+			}
+		}
+		first, second := w.mustReserve("u", units("s", 2)), w.mustReserve("v", units("s", 1))
+		r.EndsAt = new(api.At(w.now()))
+		w.put(r)
+		wants(toldRest)
+		for _, e := range []EndHold{{Sale: w.sale, ID: first.ID}, {Sale: w.sale, ID: second.ID, Sell: true}} {
+			wants(toldRest)
+			_, err := w.End(t.Context(), e)
+			storetest.Must(t, err)
+		}
+		wants(farRest)
+	})
 }
 
 // H1: looks for skus that are low take no place of what is owed. A sale for which there is no place, or whose look failed, does not

@@ -98,6 +98,7 @@ type sweepAnswer struct {
 	oversold                  bool
 	left                      int64  // facts that were left and not moved
 	lows                      bool   // some sku has a low_at
+	held                      bool   // the sale is over, and a hold lives
 	told                      string // the kinds of facts that are told (base.told)
 }
 
@@ -114,7 +115,7 @@ func readSweep(cmd redis.Cmder, told string) (sweepAnswer, error) {
 		transfers: redisdb.NumberAt(v, 9), oversold: redisdb.NumberAt(v, 10) == 1,
 		starts: redisdb.NumberAt(v, 11), hold: redisdb.NumberAt(v, 12), nextDue: redisdb.NumberAt(v, 13),
 		opened: redisdb.NumberAt(v, 14), compared: redisdb.NumberAt(v, 15), left: redisdb.NumberAt(v, 16), lows: redisdb.NumberAt(v, 17) == 1,
-		told: told,
+		held: redisdb.NumberAt(v, 18) == 1, told: told,
 	}, nil
 }
 

@@ -6,7 +6,7 @@
 --          was sold in ms, version, recorded, spread, ends, transfers on their
 --          way, 1 something was oversold, starts, hold, ms to the next due hold or -1,
 --          when it was read back, and when compared last, in ms or 0, facts that were left and not moved,
---          1 some sku has a low_at},
+--          1 some sku has a low_at, 1 the sale is over and a hold lives},
 --          {4, 5, 6 as unusable, facts that were left and not moved}
 -- @include lua/part_sale.lua
 -- @include lua/part_due.lua
@@ -26,7 +26,11 @@ if s[7] and not owes then
   s[7] = string.find(table.concat(redis.call('HVALS', STOCK), '|') .. '|', ' [1-9]%d*|') -- bounded: at most 100 skus
   if not s[7] then redis.call('HDEL', SALE, 'owes') end
 end
+local due, held = next_due(now), nil
+if due >= 0 and now >= tonumber(s[6]) then
+  held = string.find('|' .. table.concat(redis.call('HVALS', STOCK), '|'), '|%d+ [1-9]') -- bounded: at most 100 skus
+end
 local oldest = redis.call('ZRANGE', ORDERS, 0, 0, 'WITHSCORES')
 return { 1, n, now, redis.call('ZCARD', ORDERS), oldest[2] and tonumber(oldest[2]) or 0, s[1], s[4] or '0', s[5] or '0', tonumber(s[6]),
-  redis.call('HLEN', OUT), s[7] and 1 or 0, tonumber(s[8]), tonumber(s[9]), next_due(now),
-  tonumber(s[10] or 0), tonumber(s[11] or 0), left + told, (s[12] or '0') ~= '0' and 1 or 0 }
+  redis.call('HLEN', OUT), s[7] and 1 or 0, tonumber(s[8]), tonumber(s[9]), due,
+  tonumber(s[10] or 0), tonumber(s[11] or 0), left + told, (s[12] or '0') ~= '0' and 1 or 0, held and 1 or 0 }
