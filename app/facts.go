@@ -1,8 +1,6 @@
 package app
 
 import (
-	"strconv"
-
 	"fanfare/api"
 	"fanfare/store/apps"
 	"fanfare/store/chat"
@@ -27,5 +25,6 @@ var appsOutbox = facts.Outbox{Name: "apps", Key: apps.FactsKey}
 
 // chatOutbox has the facts about the chats of a bucket.
 func chatOutbox(bucket int) facts.Outbox {
-	return facts.Outbox{Name: "chat." + strconv.Itoa(bucket), Key: chat.FactsKey(bucket), Type: api.FactChatMessage}
+	name, key := chat.FactOutbox(bucket)
+	return facts.Outbox{Name: name, Key: key, Type: api.FactChatMessage}
 }

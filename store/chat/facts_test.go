@@ -16,7 +16,8 @@ import (
 // outboxOf reads what was left about a chat: "1 alice", "2 bob".
 func (w *world) outboxOf(chat string) (left []string) {
 	w.t.Helper()
-	entries, err := w.db.Client().XRange(w.ctx(), FactsKey(bucketOf(w.id(chat))), "-", "+").Result()
+	_, key := FactOutbox(bucketOf(w.id(chat)))
+	entries, err := w.db.Client().XRange(w.ctx(), key, "-", "+").Result()
 	storetest.Must(w.t, err)
 	for _, e := range entries {
 		if e.Values["k"] != w.id(chat) {

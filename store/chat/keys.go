@@ -18,11 +18,14 @@ import (
 // chats.
 const buckets = 256
 
-// Buckets is the number of outboxes with facts about chats, each with a FactsKey.
+// Buckets is the number of outboxes with facts about chats.
 const Buckets = buckets
 
-// FactsKey has the facts about the chats of a bucket until the relay moves them (store/facts).
-func FactsKey(bucket int) string { return bucketTag(bucket) + "facts:out" }
+// FactOutbox gives the name and the key of a bucket's outbox, which has the facts about its chats until the relay moves them
+// (store/facts).
+func FactOutbox(bucket int) (name, key string) {
+	return "chat." + strconv.Itoa(bucket), bucketTag(bucket) + "facts:out"
+}
 
 func bucketOf(chat string) int { return int(crc32.ChecksumIEEE([]byte(chat)) % buckets) }
 

@@ -25,7 +25,7 @@ type Options struct {
 	// MaxAge is how long a message is kept; default 30 days, at least 1 ms.
 	MaxAge time.Duration
 	// Tells reports whether facts of a type are told (facts.Switch.On); default: none are. Left is called when facts may have
-	// been left in a bucket's FactsKey; it takes no time. Default: the relay finds them.
+	// been left in a bucket's FactOutbox; it takes no time. Default: the relay finds them.
 	Tells func(typ string) bool
 	Left  func(bucket int)
 	// Logger receives repairs that failed and are tried again later; default: discarded.

@@ -21,7 +21,8 @@ import (
 // chatBoxes are the outboxes of chats, as a server has them.
 func chatBoxes() (boxes []Outbox) {
 	for n := range chat.Buckets {
-		boxes = append(boxes, Outbox{Name: fmt.Sprint("chat.", n), Key: chat.FactsKey(n), Type: api.FactChatMessage})
+		name, key := chat.FactOutbox(n)
+		boxes = append(boxes, Outbox{Name: name, Key: key, Type: api.FactChatMessage})
 	}
 	return boxes
 }
@@ -139,7 +140,7 @@ func TestOutboxesOfTypesThatAreOffRest(t *testing.T) {
 	t.Parallel()
 	db := storetest.Open(t, "embedded")
 	on := false
-	chats, others := Outbox{Name: "chat.1", Key: chat.FactsKey(1), Type: api.FactChatMessage}, Outbox{Name: "apps", Key: apps.FactsKey}
+	chats, others := chatBoxes()[1], Outbox{Name: "apps", Key: apps.FactsKey}
 	s := setup(t, db, func(o *Options) {
 		o.Outboxes, o.On = []Outbox{chats, others}, func(typ string) bool { return typ != api.FactChatMessage || on }
 	}).s
