@@ -11,11 +11,9 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
 	"fanfare/api"
-	"fanfare/store/redisdb"
 )
 
 const (
@@ -132,8 +130,7 @@ func (p *Pusher) Sweep(ctx context.Context) error {
 // overdue lists the chats in which pushes have been due for too long. The list is empty while
 // another process sweeps.
 func (p *Pusher) overdue(ctx context.Context) ([]string, error) {
-	turn := redis.NewBoolCmd(ctx, "set", sweepKey, 1, "nx", "px", (p.o.SweepEvery * 4 / 5).Milliseconds())
-	if err := p.s.db.Share(ctx, redisdb.Write, turn); err != nil || !turn.Val() {
+	if mine, _, err := p.s.db.Turn(ctx, sweepKey, p.o.SweepEvery*4/5); err != nil || !mine {
 		return nil, err
 	}
 	return p.s.DuePushes(ctx, p.o.SweepAge, pushChats)

@@ -12,13 +12,15 @@
 // # Where facts come from
 //
 // The script that makes a fact true appends it to the lane, if the lane is in the slot of the script. The script of another
-// slot leaves it in the outbox of that slot, and a relay moves it (relay.go). Processes look at all outboxes each second, and
-// at once at those in which they have left something. A lane remembers the last id that it got from each outbox: so two
-// relays at the same time, or a crash between the two slots, change nothing. Outboxes of sales come and go: a lane forgets one
-// after 30 days, and of one that it does not know it takes no fact that is older (Forget). Ids in an outbox begin with Redis' time: if a
-// replica that lost writes takes over with a clock that is behind by more than its absence, what it leaves until it has
-// caught up is not moved. The other outboxes are a fixed list: those of the shards of queues, one of all apps, and one of each of the
-// buckets into which chats are divided. So what a lane remembers does not grow with the chats, and a chat that is gone leaves its facts.
+// slot leaves it in the outbox of that slot, and a relay moves it (relay.go). A process looks at once at the outboxes in which
+// it has left something, and the processes take turns at looking at all of them, each second (sweep.go). A lane remembers the last
+// id that it got from each outbox: so two relays at the same time, or a crash between the two slots, change nothing. Ids in an
+// outbox begin with Redis' time: if a replica that lost writes takes over with a clock that is behind by more than its absence,
+// what it leaves until it has caught up is not moved.
+//
+// Most outboxes are a fixed list: those of the shards of queues, one of all apps, and one of each of the buckets into which chats are
+// divided. So what a lane remembers does not grow with the chats, and the facts of a chat that is gone are still moved. Only outboxes
+// of sales come and go: a lane forgets one after 30 days, and takes no fact that is older from an outbox that it does not know (Forget).
 //
 // A step in SQL leaves its fact in the outbox of SQL, in its transaction (recorded.go).
 //
@@ -40,6 +42,7 @@
 //	facts:done:<begin>  hash     rest of an event's id: it was told that it is over     as long as the event's report
 //	                             rest of the id of a row in SQL: it was told            8 days after one was told
 //	facts:out           stream   the outbox, entries as in a lane                       until they are moved
+//	facts:turn:<sweep>  string   a request of the process that sweeps, beside shard 0   0.7 s, or 30 s
 //	ff:facts            channel  there is something new in a lane
 //
 // lua/fact_append.lua and lua/fact_leave.lua of the package redisdb, which scripts of several packages include, have the same names.

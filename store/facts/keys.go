@@ -13,14 +13,14 @@ const (
 	defaultMost = 1_000_000
 	// share is the share of Redis' maxmemory that all lanes may take, one part in so many.
 	share = 20
-	// remembered is how long a lane remembers which fact it got last from an outbox. A fact that could not be moved for so long is
-	// dropped, because it may have been moved.
+	// remembered is how long a lane remembers which fact it got last from an outbox. After that time it cannot tell whether an older
+	// fact in the outbox was moved, and drops it.
 	remembered = 30 * 24 * time.Hour
-	// channel tells of new facts.
+	// channel is where each new fact is announced.
 	channel = "ff:facts"
 )
 
-// keys are those of the scripts of a lane: one whose prefix names all others, and one that never exists.
+// keys are the keys of the scripts of a lane: one whose prefix begins the names of all others, and one that never exists.
 func (s *Store) keys(lane int) []string {
 	return []string{s.o.Events.KeyBeside(lane, "jobs"), s.o.Events.KeyBeside(lane, "never")}
 }
@@ -34,5 +34,8 @@ func (s *Store) last(n int) string { return s.o.Events.KeyBeside(n, "facts:last"
 // from has the last id that a lane got from each outbox.
 func (s *Store) from(n int) string { return s.o.Events.KeyBeside(n, "facts:from") }
 
-// outboxKey has what the steps of a shard have left for other slots.
+// turn says which process has the turn of a sweep.
+func (s *Store) turn(sweep string) string { return s.o.Events.KeyBeside(0, "facts:turn:"+sweep) }
+
+// outboxKey names the outbox of a shard: the facts that its steps have left for lanes of other slots.
 func outboxKey(q *queue.Queue, shard int) string { return q.KeyBeside(shard, "facts:out") }

@@ -17,17 +17,15 @@ import (
 )
 
 const (
-	// sweepEvery is how often all outboxes are looked at, at the latest, while facts are told, and restEvery while none are.
-	sweepEvery, restEvery = 700 * time.Millisecond, 30 * time.Second
-	// gather is how long what the steps of this process leave is gathered before it is moved.
+	// gather is how long a process waits, after a step has left a fact, for those of other steps before it moves them.
 	gather = 20 * time.Millisecond
 	// mostNotes is about how many events one round looks at, and overAtOnce how many of them together.
 	mostNotes, overAtOnce = 2000, 200
-	// overPart is how many characters of an event's id say with which ids it is remembered that it is over (queue.NewID).
+	// overPart is how many characters of an event's id name the hash in which it is remembered that the event is over
+	// (queue.NewID).
 	overPart = 6
-	// stuckPages is how many pages of an outbox one round reads if some of its facts cannot be moved, and heldUpEvery is how often
-	// all outboxes are looked at then: each time, the same facts are read again.
-	stuckPages, heldUpEvery = 10, 3 * time.Second
+	// stuckPages is how many pages of an outbox one round reads if some of its facts cannot be moved.
+	stuckPages = 10
 	// lastRound bounds the last round of a process that stops.
 	lastRound = 2 * time.Second
 )
@@ -45,55 +43,25 @@ func (s *Store) Left(o Outbox) {
 
 // Run moves what was left in outboxes until ctx ends, and then once more.
 func (s *Store) Run(ctx context.Context) error {
-	var swept, sweptAll time.Time
+	told, all := sweep{name: "told", every: sweepEvery}, sweep{name: "all", every: restEvery, all: true}
 	heldUp := false
 	for {
-		every := s.sweepTime()
-		if heldUp {
-			every = max(every, heldUpEvery)
-		}
-		all := time.Since(swept) >= every
-		if all {
-			swept = time.Now()
-			resting := swept.Sub(sweptAll) >= restEvery
-			if resting {
-				sweptAll = swept
-			}
-			s.markAll(resting)
-		}
+		swept := s.begin(ctx, &told, heldUp)
+		swept = s.begin(ctx, &all, heldUp) || swept
 		err := s.round(ctx, s.takeDirty())
-		if away := err != nil && ctx.Err() == nil; away && !heldUp || all && heldUp && !away { // only a look at all tells that it goes on
+		if away := err != nil && ctx.Err() == nil; away && !heldUp || swept && heldUp && !away { // only a sweep tells that it goes on
 			heldUp = away
 			s.o.Logger.InfoContext(ctx, "facts", "held_up", away, "error", err)
 		}
 		select {
 		case <-s.poke:
 			redisdb.Sleep(ctx, gather)
-		case <-time.After(sweepEvery): // a type may have been turned on
+		case <-time.After(time.Until(told.next)):
 		case <-ctx.Done():
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastRound)
 			defer cancel()
 			_ = s.round(last, s.takeDirty()) // what is left is moved by others, or after the next start
 			return nil
-		}
-	}
-}
-
-// sweepTime is how often all outboxes are looked at now.
-func (s *Store) sweepTime() time.Duration {
-	if s.tells() {
-		return sweepEvery
-	}
-	return restEvery
-}
-
-// markAll notes that something may be left in any outbox, or only in those that may have facts of types that are told now.
-func (s *Store) markAll(resting bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, o := range s.o.Outboxes {
-		if resting || o.Type == "" || s.o.On(o.Type) {
-			s.dirty[o] = true
 		}
 	}
 }
@@ -138,9 +106,9 @@ type way struct {
 // moving is one round.
 type moving struct {
 	s     *Store
-	stuck map[way]bool       // a fact could not be moved: later ones must not overtake it
-	notes map[string][]entry // of events that may be over, by their ids
-	left  []Outbox           // that have more
+	stuck map[way]bool       // ways on which a fact could not be moved: later ones must not overtake it
+	notes map[string][]entry // notes of events that may be over, by the events' ids
+	left  []Outbox           // outboxes that have more
 }
 
 // sticks reports whether an outbox has facts that could not be moved.
@@ -153,8 +121,8 @@ func (m *moving) sticks(o Outbox) bool {
 	return false
 }
 
-// pass moves the facts of some outboxes, page by page, up to the ids of until, or to their ends. Without until it gathers the notes
-// of events, too. The error is the first.
+// pass moves the facts of some outboxes, page by page, up to the ids of until, or to their ends. Without until it also gathers the
+// notes of events. It goes on after an error, and returns the first one.
 func (m *moving) pass(ctx context.Context, boxes []Outbox, until map[Outbox]string) (first error) {
 	after := map[Outbox]string{}
 	for pages := 1; len(boxes) > 0; pages++ {
