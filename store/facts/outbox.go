@@ -15,23 +15,23 @@ import (
 type Outbox struct {
 	// Name is what lanes know it by: they remember the last id that they got from it.
 	Name string
-	// Key is that of its stream.
+	// Key is the key of its stream.
 	Key string
-	// Type is the only type of what is left in it; "": there are several. While facts of the type are not told, a process
-	// seldom looks at the outbox.
+	// Type is the only type of the facts that are left in it; "": there are several. While facts of the type are not told, the
+	// outbox is seldom looked at.
 	Type string
 
-	queue *queue.Queue // whose jobs and dead letters it tells of; nil: of none
+	queue *queue.Queue // the queue with the jobs and dead letters that the facts are about; nil: they are about others
 	shard int
-	// together: all of its facts go to the lane of its name. Lanes remember each outbox that they got facts from, so one that comes
-	// and goes should have few.
+	// together says that all of its facts go to the lane of its name. Each lane remembers every outbox that it got facts from, so
+	// the facts of an outbox that comes and goes should not be spread over all lanes.
 	together bool
 }
 
-// OutboxOfSlot is one whose facts all go to one lane. Of keys that have their facts in the same one, the order stays.
+// OutboxOfSlot is an outbox whose facts all go to one lane, in which they keep their order, also between keys.
 func OutboxOfSlot(name, key string) Outbox { return Outbox{Name: name, Key: key, together: true} }
 
-// laneOf is the lane for the facts about a key that were left in an outbox.
+// laneOf is the lane to which a fact about a key goes from an outbox.
 func (s *Store) laneOf(o Outbox, key string) int {
 	if o.together {
 		key = o.Name
@@ -39,12 +39,12 @@ func (s *Store) laneOf(o Outbox, key string) int {
 	return s.o.Events.LaneOf(key)
 }
 
-// OutboxOf is that of a shard of a queue.
+// OutboxOf is the outbox of a shard of a queue.
 func OutboxOf(q *queue.Queue, shard int) Outbox {
 	return Outbox{Name: q.Name() + "." + strconv.Itoa(shard), Key: outboxKey(q, shard), queue: q, shard: shard}
 }
 
-// OutboxesOf are those of all shards of some queues.
+// OutboxesOf are the outboxes of all shards of some queues.
 func OutboxesOf(queues ...*queue.Queue) (all []Outbox) {
 	for _, q := range queues {
 		for n := range q.Shards() {
@@ -121,6 +121,16 @@ func (s *Store) forget(ctx context.Context, gone map[Outbox][]string) error {
 	if err := s.o.DB.Pipeline(ctx, redisdb.Write, cmds...); err != nil {
 		return fmt.Errorf("forget facts that were moved: %w", err)
 	}
+	return redisdb.FirstError(cmds)
+}
+
+// trimOutboxes drops the oldest facts of outboxes that have too many, after some of them could not be moved.
+func (s *Store) trimOutboxes(ctx context.Context, boxes []Outbox) error {
+	var cmds []redis.Cmder
+	for _, o := range boxes {
+		cmds = append(cmds, redis.NewIntCmd(ctx, "xtrim", o.Key, "maxlen", "~", s.o.Most, "limit", trimStep))
+	}
+	_ = s.o.DB.Pipeline(ctx, redisdb.Write, cmds...) // each command has its error
 	return redisdb.FirstError(cmds)
 }
 

@@ -217,6 +217,46 @@ func TestAFullRedisMovesFacts(t *testing.T) {
 	}
 }
 
+// What cannot be moved takes no more room than Most facts of each outbox, from the first try on, and the newest stay. What can be moved is
+// moved, however much it is.
+func TestAnOutboxThatCannotBeMovedIsTrimmed(t *testing.T) {
+	t.Parallel()
+	db := storetest.Open(t, storetest.Redis(t).URL())
+	r := setupRelay(t, db)
+	r.s.o.Most = 300
+	const many = 1000
+	for n := range many {
+		r.mustLeave(0, "a", "x", fmt.Sprint(n))
+		r.mustLeave(1, "a", "y", fmt.Sprint(n))
+	}
+	stuck := r.s.o.Outboxes[0]
+	cut := r.relay(storetest.FaultyBy(t, db, func(cmd redis.Cmder) string {
+		if slices.Contains(cmd.Args(), any(stuck.Name)) { // a move names where the facts come from
+			return "move"
+		}
+		return ""
+	}, func(string, bool) error { return storetest.ErrCut }))
+	if err := cut.Sweep(t.Context()); err == nil {
+		t.Error("all was moved")
+	}
+	if n := db.Client().XLen(t.Context(), stuck.Key).Val(); n < 300 || n > 500 {
+		t.Errorf("%d facts wait that cannot be moved", n)
+	}
+	storetest.Must(t, r.s.Sweep(t.Context()))
+	facts, _, _ := r.mustReadAll("", 1000)
+	moved, newest := 0, -1
+	for _, f := range facts {
+		if f.Key == "y" {
+			moved++
+		} else {
+			newest = numberOf(t, f)
+		}
+	}
+	if moved != many || newest != many-1 {
+		t.Errorf("%d facts of %d were moved, and the newest one that waited is %d", moved, many, newest)
+	}
+}
+
 // While the master of a lane is away, what was left for other lanes is moved, also behind more than a round reads, and what was left for
 // this one keeps its order.
 func TestALaneIsAwayForTheRelay(t *testing.T) {

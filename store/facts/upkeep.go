@@ -18,13 +18,13 @@ const (
 	// trimEvery is how often old facts are dropped, and trimStep how many at once at most, of each stream. Without a number of
 	// its own Redis drops 10,000.
 	trimEvery, trimStep = 10 * time.Second, 200_000
-	// trimAtRest is how often they are dropped while this process tells none: they only get older, unless another one cannot read which
+	// trimAtRest is how often they are dropped while no type is on: then none are written, except by a process that cannot read which
 	// types are on.
 	trimAtRest = time.Minute
 	// unlimited is what all lanes may take of a Redis without maxmemory.
 	unlimited = 512 << 20
-	// forgetEvery is how often outboxes that are gone are forgotten, forgetLate how much later than could be, because the clocks of
-	// masters differ, and forgetPage about how many are read at once.
+	// forgetEvery is how often lanes forget outboxes that are gone. They do so forgetLate later than they could, because the clocks of
+	// masters differ. forgetPage is about how many are read at once.
 	forgetEvery, forgetLate, forgetPage = time.Hour, 24 * time.Hour, 1000
 )
 
@@ -48,14 +48,14 @@ func (s *Store) RunUpkeep(ctx context.Context) error {
 	return nil
 }
 
-// trimDue reports whether it is time to drop facts, which was last done at a time.
+// trimDue reports whether it is time to drop facts, if they were last dropped at a time.
 func (s *Store) trimDue(last time.Time) bool { return s.tells() || time.Since(last) >= trimAtRest }
 
 // tells reports whether facts of any type are written.
 func (s *Store) tells() bool { return slices.ContainsFunc(api.FactTypes, s.o.On) }
 
 // Trim drops the facts that are older than they are kept, and the oldest of lanes that have too many, or that together take more
-// than their share of Redis' memory. Lanes whose master is away are left as they are, and the error is theirs.
+// than their share of Redis' memory. Lanes whose master is away stay as they are, and are the reason of the error.
 func (s *Store) Trim(ctx context.Context) error {
 	oldest := fmt.Sprintf("%d-0", max(0, s.o.DB.Clock().Add(-s.o.Retention).UnixMilli()))
 	var cmds []redis.Cmder
@@ -64,19 +64,7 @@ func (s *Store) Trim(ctx context.Context) error {
 			redis.NewIntCmd(ctx, "xtrim", s.lane(n), "minid", "~", oldest, "limit", trimStep), redis.NewIntCmd(ctx, "xtrim", s.lane(n), "maxlen", "~", s.o.Most, "limit", trimStep))
 	}
 	_ = s.o.DB.Pipeline(ctx, redisdb.Write, cmds...) // each command has its error
-	return errors.Join(redisdb.FirstError(cmds), s.trimOutboxes(ctx, s.o.Outboxes), s.trimBytes(ctx))
-}
-
-// trimOutboxes drops the oldest facts of outboxes that have too many, because they cannot be moved.
-func (s *Store) trimOutboxes(ctx context.Context, boxes []Outbox) error {
-	var cmds []redis.Cmder
-	for _, o := range boxes {
-		cmds = append(cmds, redis.NewIntCmd(ctx, "xtrim", o.Key, "maxlen", "~", s.o.Most, "limit", trimStep))
-	}
-	if len(cmds) > 0 {
-		_ = s.o.DB.Pipeline(ctx, redisdb.Write, cmds...) // each command has its error
-	}
-	return redisdb.FirstError(cmds)
+	return errors.Join(redisdb.FirstError(cmds), s.trimBytes(ctx))
 }
 
 // trimBytes trims all lanes by the same part if they take more than their share of Redis' memory.
@@ -105,7 +93,7 @@ func (s *Store) trimBytes(ctx context.Context) error {
 	return redisdb.FirstError(trims)
 }
 
-// trimTo is the part of their room that lanes which take more than that are trimmed to.
+// trimTo is the part of their room to which lanes are trimmed that take more.
 const trimTo = 0.9
 
 // room is how many bytes all lanes may take; 0: it is not known yet.
