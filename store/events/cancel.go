@@ -55,6 +55,9 @@ func (s *Store) Cancel(ctx context.Context, id string) (r *api.EventReport, made
 			return nil, false, err
 		}
 	}
+	if w.openings, err = s.openings(ctx, w); err != nil {
+		return nil, false, err
+	}
 	return w.report(), made, nil
 }
 

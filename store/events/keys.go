@@ -17,9 +17,16 @@ func openedKey(q *queue.Queue, shard int, event string) string {
 	return q.KeyBeside(shard, openedName+event)
 }
 
-// openedKeys are those of the scripts about recipients: one whose prefix names all others, and one that never exists.
-func openedKeys(q *queue.Queue, shard int) []string {
-	return []string{q.KeyBeside(shard, "jobs"), q.KeyBeside(shard, "never")}
+// noteKeys are those of recipients_note.lua.
+func noteKeys(q *queue.Queue, shard int, event string) []string {
+	report, _ := q.ReportKey(shard, event)
+	return []string{openedKey(q, shard, event), report, q.KeyBeside(shard, "never")}
+}
+
+// countKeys are those of opened_count.lua, and the event's field in the hash of the report.
+func countKeys(q *queue.Queue, shard int, event string) (keys []string, field string) {
+	report, field := q.ReportKey(shard, event)
+	return []string{q.KeyBeside(shard, "jobs"), report, openedKey(q, shard, event), q.KeyBeside(shard, "never")}, field
 }
 
 // keyLive names what the live events of an object have come to.

@@ -91,13 +91,13 @@ func (s *Store) NoteRecipients(ctx context.Context, keep time.Duration, all ...R
 			errs[i] = full
 			continue
 		}
-		args := make([]any, 0, 3+2*len(r.Users))
-		args = append(args, r.Event, keep.Milliseconds(), openedFew)
+		args := make([]any, 0, 2+2*len(r.Users))
+		args = append(args, keep.Milliseconds(), openedFew)
 		for _, user := range r.Users {
 			digest, bucket := openedUser(r.Event, user)
 			args = append(args, bucket, digest)
 		}
-		of, cmds = append(of, i), append(cmds, s.noteRecipients.Cmd(ctx, openedKeys(s.o.Queue, s.o.Queue.LaneOf(r.Event)), args...))
+		of, cmds = append(of, i), append(cmds, s.noteRecipients.Cmd(ctx, noteKeys(s.o.Queue, s.o.Queue.LaneOf(r.Event), r.Event), args...))
 	}
 	if len(cmds) == 0 {
 		return errs
@@ -133,7 +133,8 @@ func (s *Store) CountOpening(ctx context.Context, id string, what Opening, r *ap
 		fact, data = what.fact, string(text)
 	}
 	digest, bucket := openedUser(id, r.User)
-	status, err := s.o.DB.Eval(ctx, redisdb.Write, s.countOpened, openedKeys(s.o.Queue, shard), id, openedFew, bucket, digest, what.name, what.bit, fact, data)
+	keys, field := countKeys(s.o.Queue, shard, id)
+	status, err := s.o.DB.Eval(ctx, redisdb.Write, s.countOpened, keys, id, field, openedFew, bucket, digest, what.name, what.bit, fact, data)
 	if err != nil {
 		return fmt.Errorf("count a notification of event %s as %s: %w", id, what.name, err)
 	}
@@ -159,11 +160,15 @@ type openings struct {
 	kept              bool // somebody was noted who got one, and that is still known
 }
 
-// openings reads them.
-func (s *Store) openings(ctx context.Context, shard int, id string) (*openings, error) {
-	values, err := redisdb.Value(ctx, s.o.DB, redisdb.Read, redis.NewSliceCmd(ctx, "hmget", openedKey(s.o.Queue, shard, id), Opened.name, Dismissed.name))
+// openings reads them; nil if the type of the event does not count.
+func (s *Store) openings(ctx context.Context, w *whole) (*openings, error) {
+	if !w.event.opens {
+		return nil, nil
+	}
+	shard, _ := queue.ParseID(w.id)
+	values, err := redisdb.Value(ctx, s.o.DB, redisdb.Read, redis.NewSliceCmd(ctx, "hmget", openedKey(s.o.Queue, shard, w.id), Opened.name, Dismissed.name))
 	if err != nil {
-		return nil, fmt.Errorf("read who opened event %s: %w", id, err)
+		return nil, fmt.Errorf("read who opened event %s: %w", w.id, err)
 	}
 	number := func(i int) int64 {
 		n, _ := strconv.ParseInt(redisdb.TextAt(values, i), 10, 64)

@@ -14,13 +14,16 @@ import (
 // event that is unknown, or whose retention is over, is not_found.
 func (s *Store) Report(ctx context.Context, id string) (*api.EventReport, error) {
 	w, err := s.whole(ctx, id)
+	if err == nil {
+		w.openings, err = s.openings(ctx, w)
+	}
 	if err != nil {
 		return nil, err
 	}
 	return w.report(), nil
 }
 
-// whole reads all that is on record of one event.
+// whole reads all that is on record of one event, but for its openings.
 func (s *Store) whole(ctx context.Context, id string) (*whole, error) {
 	shard, ok := queue.ParseID(id)
 	if !ok || shard >= s.o.Queue.Shards() {
@@ -37,11 +40,7 @@ func (s *Store) whole(ctx context.Context, id string) (*whole, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &all[0]
-	if w.event.opens {
-		w.openings, err = s.openings(ctx, shard, id)
-	}
-	return w, err
+	return &all[0], nil
 }
 
 // whole is an event's own report with the counts of its parts, and the counters of those of its
@@ -50,7 +49,7 @@ type whole struct {
 	id    string
 	event progress
 	sent  []map[string]int64
-	// openings are how many users opened its notifications; nil if its type does not count, and in a list.
+	// openings are how many users opened its notifications; nil if its type does not count, and if they were not read.
 	openings *openings
 	// partsLeft tells that some of its parts have not ended.
 	partsLeft bool

@@ -22,6 +22,11 @@ const (
 	StateExpired = 'E'
 )
 
+// ReportKey names the hash with the report of a job of a shard, and its field there, for scripts of other packages.
+func (q *Queue) ReportKey(shard int, id string) (key, field string) {
+	return q.shards[shard].ReportKey(id)
+}
+
 // Report reads the report of a job that was enqueued with one, and its mark of MarkCancelled;
 // "": nobody knows of such a job any more.
 func (q *Queue) Report(ctx context.Context, shard int, id string) (text string, m CancelMark, err error) {

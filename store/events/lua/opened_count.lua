@@ -1,16 +1,16 @@
 -- Counts once that a user opened or dismissed an event's notification, and tells it in the same step.
--- KEYS: 1 begins the keys of the event's slot, 2 a key that never exists
--- ARGV: 1 the event, 2 number of its few hashes, 3 the user's bucket, 4 the user's digest, 5 'opened' or 'dismissed', 6 the bit of
---       that in what is noted of the user, 7 type of the fact, '' if it is not told, 8 the fact's data, a JSON object without the
---       event's type
+-- KEYS: 1 begins the keys of the lane of facts, 2 the report's hash, 3 the counts (hash), which begins the names of the other hashes,
+--       4 a key that never exists
+-- ARGV: 1 the event, 2 its field in the report's hash, 3 number of its few hashes, 4 the user's bucket, 5 the user's digest, 6 'opened'
+--       or 'dismissed', 7 the bit of that in what is noted of the user, 8 type of the fact, '' if it is not told, 9 the fact's data, a
+--       JSON object without the event's type
 -- RETURNS: 0 there is no such report, 1 the event's type counts none, 2 the user got no notification, 3 counted, 4 counted before
 -- @include lua/clock.lua
-local P = string.sub(KEYS[1], 1, -5)
+local P, counts = string.sub(KEYS[1], 1, -5), KEYS[3]
 -- @include lua/fact_append.lua
-local event, few, bucket, user, what, bit, fact, data = unpack(ARGV)
-local counts = P .. 'opened:' .. event
+local event, field, few, bucket, user, what, bit, fact, data = unpack(ARGV)
 
-local report = redis.call('HGET', P .. 'report:' .. string.sub(event, 1, 6), string.sub(event, 7))
+local report = redis.call('HGET', KEYS[2], field)
 if not report then return 0 end
 local typ, counted = string.match(report, '^.([^ +]*)(%+?)')
 if counted == '' then return 1 end
@@ -25,7 +25,7 @@ end
 if not noted then return 2 end
 if math.floor(noted / bit) % 2 == 1 then return 4 end
 
-redis.call('DEL', KEYS[2]) -- the first write: no full Redis refuses it, nor the writes after it
+redis.call('DEL', KEYS[4]) -- the first write: no full Redis refuses it, nor the writes after it
 redis.call('HINCRBY', key, user, bit)
 redis.call('HINCRBY', counts, what, 1)
 if fact ~= '' then
