@@ -45,9 +45,14 @@ func TestEveryMethod(t *testing.T) {
 		must(t, err)
 		return report.State == "done" && report.Delivered == 1 && report.Suppressed["is_actor"] == 1 && *report.Opened == 0
 	})
-	must(t, c.MarkOpened(ctx, id, "bob"))
-	must(t, c.MarkDismissed(ctx, id, "bob"))
-	if err := c.MarkOpened(ctx, id, "alice"); fanfare.CodeOf(err) != "not_found" {
+	must(t, c.MarkOpened(ctx, id, "bob", token))
+	must(t, c.MarkDismissed(ctx, id, "bob", ""))
+	for _, mark := range []func(context.Context, string, string, string, ...fanfare.Setting) error{c.MarkOpened, c.MarkDismissed} {
+		if err := mark(ctx, id, "bob", "no token"); fanfare.CodeOf(err) != "validation_failed" {
+			t.Errorf("on a device without a token: %v", err)
+		}
+	}
+	if err := c.MarkOpened(ctx, id, "alice", ""); fanfare.CodeOf(err) != "not_found" {
 		t.Errorf("the actor opened it: %v", err)
 	}
 	if report, err := c.GetEvent(ctx, id); err != nil || *report.Opened != 1 || *report.Dismissed != 1 {

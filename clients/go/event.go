@@ -156,14 +156,21 @@ func (c *Client) GetEvent(ctx context.Context, id string, s ...Setting) (report 
 	return report, err
 }
 
-// MarkOpened says that a user opened a notification of an event, whose type has Opened. A user counts once.
-func (c *Client) MarkOpened(ctx context.Context, event, user string, s ...Setting) error {
-	return c.Call(ctx, http.MethodPost, Path("v1", "events", event, "opened"), map[string]any{"user": user}, nil, s...)
+// opening says on which device a user opened or dismissed a notification.
+type opening struct {
+	User  string `json:"user"`
+	Token string `json:"token,omitempty"`
+}
+
+// MarkOpened says that a user opened a notification of an event, whose type has Opened. A user counts once. token is that of the
+// device, which the fact then names; "" if it is not known.
+func (c *Client) MarkOpened(ctx context.Context, event, user, token string, s ...Setting) error {
+	return c.Call(ctx, http.MethodPost, Path("v1", "events", event, "opened"), opening{user, token}, nil, s...)
 }
 
 // MarkDismissed says that a user dismissed one.
-func (c *Client) MarkDismissed(ctx context.Context, event, user string, s ...Setting) error {
-	return c.Call(ctx, http.MethodPost, Path("v1", "events", event, "dismissed"), map[string]any{"user": user}, nil, s...)
+func (c *Client) MarkDismissed(ctx context.Context, event, user, token string, s ...Setting) error {
+	return c.Call(ctx, http.MethodPost, Path("v1", "events", event, "dismissed"), opening{user, token}, nil, s...)
 }
 
 // PutEventType makes or replaces an event type. IfMatch and IfAbsent are heeded.
