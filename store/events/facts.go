@@ -41,8 +41,8 @@ type failedFact struct {
 	Attempts    int             `json:"attempts,omitempty"`
 }
 
-// TellOver adds to the result that ends an event the fact that it is over. If notifications or parts may be left, as of an event
-// that was claimed before, or it may have been told before, it asks the relay to find out.
+// TellOver adds to the result that ends an event the fact that the event is over. It leaves a note instead, by which the relay finds
+// out, if notifications or parts of the event may be left, as when it was claimed before, or if the fact may have been told before.
 func (s *Store) TellOver(c *queue.Claimed, j *Job, r queue.Result) queue.Result {
 	if s == nil || j.Of != "" || !s.o.Tells(api.FactEventDone) {
 		return r
@@ -56,7 +56,7 @@ func (s *Store) TellOver(c *queue.Claimed, j *Job, r queue.Result) queue.Result 
 	return r
 }
 
-// TellFailed is the fact that a notification of an event failed; nil: it is not told.
+// TellFailed is the fact that a notification of an event failed; nil if such facts are not told.
 func (s *Store) TellFailed(event string, f Failed) []queue.Fact {
 	if s == nil || !s.o.Tells(api.FactNotificationFailed) {
 		return nil
@@ -73,7 +73,7 @@ func failedData(event string, f Failed) []byte {
 	return b
 }
 
-// LetterFailed is what is told of the failed notification that a dead letter is; nil: it is of no notification.
+// LetterFailed is the data of the fact about a failed notification that is a dead letter; nil if the letter is of no notification.
 func LetterFailed(l *api.DeadLetter) json.RawMessage {
 	n := toldLetter(l)
 	if n == nil {

@@ -20,8 +20,8 @@ const erasePage = 1000
 
 // Erased is how many facts of a user were deleted.
 type Erased struct {
-	// Before counts those of what had happened when the operation began. Later ones go, too, but nobody waits until there are no
-	// more of them.
+	// Before counts the facts of what had happened when the operation began. Facts of what happened later are deleted, too, but the
+	// operation does not wait until there are none.
 	Before int64
 	// Any says that some were deleted.
 	Any bool
@@ -29,9 +29,9 @@ type Erased struct {
 
 // EraseLeft deletes the facts that name a user in the outboxes among keys of Redis.
 //
-// It has to come before Erase: a fact that is moved meanwhile is found where it was, or where it is then, because a relay deletes it in
-// its outbox when the lane has it. One that a relay has read already when it is deleted in its outbox comes into the lane afterwards:
-// so there has to be another pass if any was deleted.
+// It has to come before Erase: a relay deletes a fact in its outbox only when the lane has it, so a fact that is moved meanwhile is found
+// in one of the two. A relay that read a fact before it was deleted here appends it to the lane afterwards: so there has to be another
+// pass if any was deleted.
 func (s *Store) EraseLeft(ctx context.Context, o *record.Operation, keys []string) (Erased, error) {
 	return s.eraseFrom(ctx, o, slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return !strings.HasSuffix(key, "}:facts:out") }))
 }

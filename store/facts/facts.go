@@ -41,7 +41,8 @@ type Options struct {
 	On func(typ string) bool
 	// Over tells which of some events are over, and what is told of them (store/events). Needed if there are Outboxes.
 	Over func(ctx context.Context, ids []string) (map[string]json.RawMessage, error)
-	// Failed is what is told of the failed notification that a dead letter is; nil: it is of none. Needed if there are Outboxes.
+	// Failed gives the data of the fact about a failed notification that is a dead letter; nil if the letter is of no notification.
+	// Needed if there are Outboxes.
 	Failed func(*api.DeadLetter) json.RawMessage
 	// KeepDone is how long it is remembered that an event is over; default 48 h. It should outlast the event's report.
 	KeepDone time.Duration
@@ -65,9 +66,9 @@ type Store struct {
 	missed    atomic.Int64 // facts that were gone before readers of this process came to them
 
 	mu       sync.Mutex
-	dirty    map[Outbox]bool // in which something may be left
+	dirty    map[Outbox]bool // outboxes in which something may be left
 	recorded map[string]bool // keys of facts on record that this process has made true
-	news     chan struct{}   // there are some
+	news     chan struct{}   // has a value when there are some in recorded
 }
 
 // New makes a Store. It does not connect.

@@ -10,8 +10,8 @@ import (
 	"fanfare/store/redisdb"
 )
 
-// Forget lets the lanes forget the outboxes from which they got no fact for so long that they would take none of that age: those of
-// sales that are over, for example.
+// Forget lets the lanes forget outboxes, such as those of sales that are over: a lane forgets an outbox when its last fact from there is
+// so old that it would take none of that age any more.
 func (s *Store) Forget(ctx context.Context) (err error) {
 	before := s.o.DB.Clock().Add(-remembered - forgetLate).UnixMilli()
 	for n := range s.Lanes() {
@@ -20,7 +20,7 @@ func (s *Store) Forget(ctx context.Context) (err error) {
 	return err
 }
 
-// forgetIn forgets those of one lane whose last fact was left before a time in ms.
+// forgetIn lets one lane forget the outboxes whose last fact was left before a time in ms.
 func (s *Store) forgetIn(ctx context.Context, key string, before int64) error {
 	for cursor := uint64(0); ; {
 		cmd := redis.NewScanCmd(ctx, nil, "hscan", key, cursor, "count", forgetPage)

@@ -41,8 +41,8 @@ func (l *letter) key() string {
 	return l.Group
 }
 
-// describe says in which lane each entry belongs, and what is told of it: nothing of dead letters of which nobody wants to hear any
-// more. The lanes are known also after an error.
+// describe says in which lane each entry belongs, and what is told of it. Of a dead letter nothing is told if the types of its facts
+// were turned off meanwhile. The lanes are known also after an error.
 func (s *Store) describe(ctx context.Context, all []left) (first error) {
 	dead := map[*queue.Queue][]int{}
 	letters := map[int]letter{}
@@ -86,7 +86,8 @@ func stampOf(id string) string {
 	return ms
 }
 
-// ofLetter is what is told of a dead letter. Of one that is gone already, the notification has no user and no device.
+// ofLetter gives the facts about a dead letter. If the letter is gone already, the fact about its notification has no user and no
+// device.
 func (s *Store) ofLetter(l letter) (facts []fact) {
 	event := ""
 	if key := l.key(); key != l.Group || l.Kind == "event" || l.Kind == "notification" {

@@ -73,7 +73,7 @@ func (s *Store) look(ctx context.Context, places []lanePlace) []lanePart {
 	return parts
 }
 
-// room is what an answer has room for. One fact always has, if there is none yet.
+// room is how much an answer has room for. While the answer is empty, it takes one fact of any size.
 type room struct {
 	facts, bytes int
 	empty        bool

@@ -21,8 +21,8 @@ import (
 // than these may be told.
 
 const (
-	// mostRecorded is of how many keys a process tells at once; the relay finds the others. recordedAtOnce is of how many it
-	// reads the rows together.
+	// mostRecorded is how many keys a process notes whose facts it tells at once; the relay tells those of the others. The rows of
+	// recordedAtOnce keys are read together.
 	mostRecorded, recordedAtOnce = 10_000, 500
 	// keepRowsOver is how much longer a lane remembers the id of a row than facts are kept. A row that is older than that is not told.
 	keepRowsOver = 24 * time.Hour
@@ -142,5 +142,5 @@ func (s *Store) rowArgs(rows []record.OutboxRow) (args []any, err error) {
 	return args, err
 }
 
-// rowPart is how many characters of a row's id say with which ids it is remembered: those of about a minute.
+// rowPart is how many characters of a row's id name the hash in which it is remembered, with the ids of about a minute.
 const rowPart = 8

@@ -10,7 +10,8 @@ import (
 	"fanfare/api"
 )
 
-// KindFact: a step on record made a fact true; subject is the fact's key, payload the Fact as JSON (store/facts).
+// KindFact is the kind of the rows of facts that steps on record made true. The subject is the fact's key, the payload the Fact as
+// JSON (store/facts).
 const KindFact = "fact"
 
 // Fact is what a row of KindFact tells.

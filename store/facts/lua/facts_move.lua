@@ -16,7 +16,7 @@ local function parts(id)
   return tonumber(time), tonumber(number)
 end
 
--- The facts of a source that was forgotten, and that are older than the memory, may have been moved.
+-- If the lane has forgotten the source, facts that are older than its memory may have been moved.
 local from_ms, from_n = parts(redis.call('HGET', FROM, source) or int(math.max(ms - keep, 0)) .. '-0')
 local last
 for i = 3, #ARGV, 5 do

@@ -1,6 +1,6 @@
 -- Appends facts to a lane, of each id once.
 -- KEYS: 1 begins the keys of the lane's slot, 2 a key that never exists
--- ARGV: 1 ms for which ids are remembered, then of each fact six: the begin of its id, which says with which ids it is
+-- ARGV: 1 ms for which ids are remembered, then of each fact six: the begin of its id, which names the hash in which it is
 --       remembered, and the rest of it, type, key, when it happened in ms or '' for now, and its data
 -- RETURNS: {how many were appended}
 -- @include lua/clock.lua

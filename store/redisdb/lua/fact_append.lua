@@ -14,12 +14,12 @@ local function append_fact(ms, typ, key, at, data)
     local time, number = string.match(last, '^(%d+)-(%d+)$')
     lane = { ms = tonumber(time), n = tonumber(number) }
   end
-  if at == '' and lane.ms > ms then at = int(ms) end -- a clock was ahead once
+  if at == '' and lane.ms > ms then at = int(ms) end -- a clock was ahead before: the id does not tell the time
   lane.ms, lane.n = math.max(lane.ms, ms), lane.n + 1
   redis.call('XADD', P .. 'facts', int(lane.ms) .. '-' .. int(lane.n), 't', typ, 'k', key, 'a', at, 'd', data)
 end
 
--- save_facts notes the last fact and wakes who waits for facts. It must come at the end of a script.
+-- save_facts notes the last fact, and wakes the readers that wait. It must come at the end of a script.
 local function save_facts()
   if not lane then return end
   redis.call('SET', P .. 'facts:last', int(lane.ms) .. '-' .. int(lane.n))

@@ -7,7 +7,8 @@
 local OVER = { 'd', 'e', 'f', 'cancelled', 'superseded', 'ended' } -- counts of a group's jobs that have ended
 local ended = {}
 
--- tell_of says what is to be left: l dead letters, e groups that have jobs that end, and jobs with a report that are too old.
+-- tell_of says what is to be left: with l dead letters, with e groups whose jobs have all ended, and jobs with a report that are given
+-- up for their age.
 local function tell_of(what)
   local letters, ends = string.find(what, 'l', 1, true), string.find(what, 'e', 1, true)
   local plain_close, plain_bury = close, bury
