@@ -45,7 +45,7 @@ type BroadcastRequest struct {
 
 // Normal is the request with the bundle id alone as its topic.
 func (r BroadcastRequest) Normal() *BroadcastRequest {
-	r.Topic = strings.TrimSuffix(r.Topic, PushLiveActivity.TopicSuffix())
+	r.Topic = LiveBundle(r.Topic)
 	return &r
 }
 

@@ -293,6 +293,6 @@ func (r *ActivityRequest) Topics() (bundle, full string) {
 	if r.Platform != string(PlatformAPNs) {
 		return r.Topic, r.Topic
 	}
-	bundle = strings.TrimSuffix(r.Topic, PushLiveActivity.TopicSuffix())
+	bundle = LiveBundle(r.Topic)
 	return bundle, bundle + PushLiveActivity.TopicSuffix()
 }

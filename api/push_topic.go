@@ -64,6 +64,11 @@ var allSuffixes = slices.Collect(maps.Values(topicSuffixes))
 // TopicSuffix is what a topic of APNs ends with that takes this push type; "" for none.
 func (p PushType) TopicSuffix() string { return topicSuffixes[p] }
 
+// LiveBundle is the app of a topic of Live Activities, which may be given with or without its end.
+func LiveBundle(topic string) string {
+	return strings.TrimSuffix(topic, PushLiveActivity.TopicSuffix())
+}
+
 // Takes reports whether APNs takes this push type for a topic.
 func (p PushType) Takes(topic string) bool {
 	if suffix := topicSuffixes[p]; suffix != "" {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"net/http"
 	"strconv"
-	"strings"
 
 	"github.com/sideshow/apns2"
 
@@ -13,13 +12,8 @@ import (
 	"fanfare/delivery/transport"
 )
 
-// bundleOf is the bundle id in the topic of an app's Live Activities.
-func bundleOf(topic string) string {
-	return strings.TrimSuffix(topic, api.PushLiveActivity.TopicSuffix())
-}
-
 func broadcastPath(n *transport.Notification) string {
-	return "/4/broadcasts/apps/" + bundleOf(n.Topic)
+	return "/4/broadcasts/apps/" + api.LiveBundle(n.Topic)
 }
 
 // broadcastFields are the headers of a broadcast. APNs demands a priority and an expiration, and takes neither a topic

@@ -78,12 +78,17 @@ func liveOf(e *api.EventRequest, to *Audience, topics []string) *Live {
 }
 
 // laneOf names the phones that an event of an object reaches: those that show it through a channel, or the activities of
-// apps with these topics.
+// apps with these topics, however they are written: in any order, more than once, with or without the end that APNs asks for (P3).
 func laneOf(kind string, topics []string) string {
 	if kind == KindBroadcast || len(topics) == 0 {
 		return kind
 	}
-	sum := sha256.Sum256([]byte(strings.Join(slices.Sorted(slices.Values(topics)), " ")))
+	apps := make([]string, len(topics))
+	for i, t := range topics {
+		apps[i] = api.LiveBundle(t)
+	}
+	slices.Sort(apps)
+	sum := sha256.Sum256([]byte(strings.Join(slices.Compact(apps), " ")))
 	return kind + " " + base64.RawURLEncoding.EncodeToString(sum[:9])
 }
 

@@ -267,6 +267,11 @@ func TestG3_OtherPhonesSupersedeNothing(t *testing.T) {
 			t.Error("the order of topics makes a difference")
 		}
 	})
+		for _, topics := range [][]string{{"a.push-type.liveactivity", "b"}, {"b", "a", "b"}, {"a", "b.push-type.liveactivity", "a.push-type.liveactivity"}} {
+			if laneOf(KindActivities, topics) != laneOf(KindActivities, []string{"a", "b"}) {
+				t.Errorf("%v are another lane than a and b", topics)
+			}
+		}
 }
 
 // TestG3_OneThatDoesNotAskAgain: an update that waited, and was cancelled or lost, supersedes none, and holds none up.

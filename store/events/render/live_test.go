@@ -161,3 +161,24 @@ func TestG7_LiveOnFCM(t *testing.T) {
 		t.Errorf("without FCM: %v", err)
 	}
 }
+
+// P3: the topics of a live event choose the same apps with and without the end of their topics, on all platforms.
+func TestP3_TopicsOfLiveEvents(t *testing.T) {
+	t.Parallel()
+	const end = ".push-type.liveactivity"
+	for _, topics := range [][]string{{"a"}, {"a" + end}, {"b", "a" + end}} {
+		p := &render.Push{PushType: api.PushLiveActivity, Topics: topics}
+		for _, row := range []struct {
+			topic    string
+			platform api.Platform
+			want     bool
+		}{
+			{"a" + end, api.PlatformAPNs, true}, {"a", api.PlatformAPNs, false}, {"c" + end, api.PlatformAPNs, false},
+			{"a", api.PlatformFCM, true}, {"c", api.PlatformFCM, false},
+		} {
+			if got := p.Suits(row.topic, row.platform); got != row.want {
+				t.Errorf("topics %v suit %s on %s: %v", topics, row.topic, row.platform, got)
+			}
+		}
+	}
+}

@@ -43,11 +43,15 @@ type Push struct {
 }
 
 // Suits reports whether the push is for a topic. A topic of APNs must end as the push type asks for (A5). An end
-// that a plain type must not have is allowed if the topic is named, because it may be that of a bundle id.
+// that a plain type must not have is allowed if the topic is named, because it may be that of a bundle id. A live event
+// is for the activities of an app on all platforms, with or without the end in its topics.
 func (p *Push) Suits(topic string, platform api.Platform) bool {
 	takes := platform != api.PlatformAPNs || p.PushType.Takes(topic)
 	if len(p.Topics) == 0 {
 		return takes
+	}
+	if p.PushType == api.PushLiveActivity {
+		return takes && slices.ContainsFunc(p.Topics, func(t string) bool { return api.LiveBundle(t) == api.LiveBundle(topic) })
 	}
 	suffix := ""
 	if platform == api.PlatformAPNs {
