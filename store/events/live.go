@@ -146,8 +146,8 @@ func (s *Store) BeginLive(ctx context.Context, id string, j *Job) (Begun, error)
 	if err != nil || before == "" {
 		return b, err
 	}
-	if over, err := s.over(ctx, before); err != nil || !over {
-		return b, err
+	if over, err := s.over(ctx, before); err != nil || !over { // without an answer, such as one of a master that is away, it waits no longer
+		return b, nil
 	}
 	b, _, err = s.beginLive(ctx, id, j, before)
 	return b, err

@@ -13,6 +13,7 @@ import (
 	"fanfare/api"
 	"fanfare/store/events/render"
 	"fanfare/store/queue"
+	"fanfare/store/queue/shard"
 	"fanfare/store/redisdb"
 	"fanfare/store/storetest"
 )
@@ -266,12 +267,12 @@ func TestG3_OtherPhonesSupersedeNothing(t *testing.T) {
 		if one.Live.Lane != laneOf(KindActivities, nil) || laneOf(KindActivities, []string{"b", "a"}) != laneOf(KindActivities, []string{"a", "b"}) {
 			t.Error("the order of topics makes a difference")
 		}
-	})
 		for _, topics := range [][]string{{"a.push-type.liveactivity", "b"}, {"b", "a", "b"}, {"a", "b.push-type.liveactivity", "a.push-type.liveactivity"}} {
 			if laneOf(KindActivities, topics) != laneOf(KindActivities, []string{"a", "b"}) {
 				t.Errorf("%v are another lane than a and b", topics)
 			}
 		}
+	})
 }
 
 // TestG3_OneThatDoesNotAskAgain: an update that waited, and was cancelled or lost, supersedes none, and holds none up.
@@ -448,5 +449,36 @@ func TestG3_SupersededIsReported(t *testing.T) {
 	}
 	if o, rest, ok := cutOutcome(OutcomeText(LabelSuperseded, now), now); !ok || rest != "" || o.state != api.NotificationSuperseded {
 		t.Errorf("%+v", o)
+	}
+}
+
+// TestG3_AMasterThatIsAway: an event whose predecessor cannot be asked for waits as if that were being sent, and is no failure.
+func TestG3_AMasterThatIsAway(t *testing.T) {
+	t.Parallel()
+	cluster := storetest.PrivateCluster(t, 0, "--cluster-require-full-coverage", "no")
+	db := storetest.Open(t, cluster.URL())
+	q := queue.New(db, queue.Options{Name: "events"})
+	storetest.Must(t, q.Init(t.Context()))
+	n := queue.New(db, queue.Options{Name: "notifications"})
+	storetest.Must(t, n.Init(t.Context()))
+	w := &liveWorld{TB: t, db: db, stores: []*Store{New(Options{DB: db, Queue: q, Notifications: n})}, object: "match:0"}
+	away := cluster.MasterOf(t, shard.Prefix("events", 0, q.Shards()))
+	for i := 0; cluster.MasterOf(t, keyLive(w.object)) == away; i++ {
+		w.object = fmt.Sprintf("match:%d", i)
+	}
+	before := w.mustRun() // in shard 0
+	id, j := w.mustJob(api.LiveUpdate)
+	began := func(ago time.Duration) {
+		w.put("event", before, "begun", 1, "at", time.Now().Add(-ago).UnixMicro(), "stamp", time.Now().Add(-ago).Unix()-1)
+	}
+	began(time.Second)
+	away.Pause()
+	defer away.Resume()
+	if b, err := w.stores[0].BeginLive(t.Context(), id, j); err != nil || b.Wait <= 0 || b.Wait > time.Second || b.Superseded {
+		t.Errorf("while it cannot be asked for: %+v, %v", b, err)
+	}
+	began(livePatience + time.Second)
+	if b, err := w.stores[0].BeginLive(t.Context(), id, j); err != nil || b != (Begun{}) || j.Live.Stamp == 0 {
+		t.Errorf("half a minute later: %+v, %v", b, err)
 	}
 }
