@@ -243,7 +243,11 @@ func (r *ActivityRequest) Stored(token string) (stored, target string) {
 	case r.Registration != "":
 		return activityToken(own), r.Registration + " " + own
 	}
-	return activityToken(own, string(r.Kind), r.Object, r.AttributesType), own
+	typ := r.AttributesType
+	if r.Kind == ActivityUpdate { // one phone shows an object once, whatever the type is called
+		typ = ""
+	}
+	return activityToken(own, string(r.Kind), r.Object, typ), own
 }
 
 // activityToken is the token of an activity on FCM. It has the form of FCM's tokens.

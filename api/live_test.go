@@ -99,6 +99,28 @@ func mustBreak(t *testing.T, rules *api.Validator, name string, value any, want 
 	}
 }
 
+// TestG1_StoredActivities: on FCM an Android phone has one activity of each object and one start token of each type. What an
+// update says of its type makes no difference.
+func TestG1_StoredActivities(t *testing.T) {
+	t.Parallel()
+	phone := strings.Repeat("f", 30) + ":APA91b"
+	stored := map[string]bool{}
+	for _, r := range []api.ActivityRequest{
+		{Kind: api.ActivityUpdate, Object: "match:7"}, {Kind: api.ActivityUpdate, Object: "match:7", AttributesType: "A"}, {Kind: api.ActivityUpdate, Object: "match:8"},
+		{Kind: api.ActivityStart, AttributesType: "A"}, {Kind: api.ActivityStart, AttributesType: "B"},
+	} {
+		r.Platform = "fcm"
+		token, target := r.Stored(phone)
+		if _, p := api.ParseToken(token); p != api.PlatformFCM || target != phone {
+			t.Errorf("%+v is stored as %s, %s", r, token, target)
+		}
+		stored[token] = true
+	}
+	if len(stored) != 4 {
+		t.Errorf("there are %d activities, want 4", len(stored))
+	}
+}
+
 // TestG1_ActivitiesAreChecked: what an activity needs depends on its kind and its platform.
 func TestG1_ActivitiesAreChecked(t *testing.T) {
 	t.Parallel()
