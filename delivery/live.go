@@ -11,10 +11,20 @@ import (
 // superseded is the result of an update or a start that a newer event of its object went before.
 var superseded = queue.Result{Outcome: queue.Done, Label: events.LabelSuperseded}
 
-// waited reports whether this waited as a job of its own, and a newer event may have begun meanwhile, or the activity of an
-// Android phone may have been removed, which leaves the phone's token as it is.
+// waited reports whether this waited as a job of its own, and meanwhile a newer event may have begun, or the user may have lost
+// the other token.
 func (w *work) waited() bool {
-	return w.claimed != nil && (w.m.Live.Object != "" || w.m.Activity != "")
+	return w.claimed != nil && (w.m.Live.Object != "" || w.m.other() != "")
+}
+
+// other is a token that the user must have, too, beside the one that the job's guard is about: that under which the activity of
+// an Android phone is kept, or that of the phone on which an iPhone's activity stands. "": there is none. Either may be removed,
+// or become another user's, while the other stays as it is.
+func (m *message) other() string {
+	if phone, own, ok := api.LiveTarget(m.Target); ok && own != "" {
+		return phone
+	}
+	return m.Activity
 }
 
 // superseded ends a notification that waited if a newer event of its object has begun, and defers it if that cannot be read. What is
@@ -30,15 +40,15 @@ func (d *Delivery) superseded(ctx context.Context, w *work) (r queue.Result, end
 	return superseded, newer
 }
 
-// removed ends a notification that waited if the activity was removed for which an Android phone gets it, and defers it if that
-// cannot be read.
+// removed ends a notification that waited if the user no longer has its other token, and defers it if that cannot be read.
 func (d *Delivery) removed(ctx context.Context, w *work) (r queue.Result, ends bool) {
-	if !w.waited() || w.m.Activity == "" || d.o.Devices == nil {
+	token := w.m.other()
+	if w.claimed == nil || token == "" || d.o.Devices == nil {
 		return r, false
 	}
-	g, err := d.o.Devices.GuardOf(ctx, w.m.User, w.m.Activity)
+	g, err := d.guardOf(ctx, w.m.User, token)
 	if err != nil {
-		return queue.Result{Outcome: queue.Defer, Reason: "the activity is not known", Err: err.Error()}, true
+		return queue.Result{Outcome: queue.Defer, Reason: "the activity or its phone is not known", Err: err.Error()}, true
 	}
 	return failed("device_gone"), !g.Reaches(w.m.User)
 }

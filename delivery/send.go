@@ -138,7 +138,7 @@ func (d *Delivery) ended(ctx context.Context, w *work) (queue.Result, bool) {
 	case w.retried():
 		var err error
 		w.owner = time.Now()
-		if g, err = d.guardOf(ctx, w.m); err != nil {
+		if g, err = d.guardOf(ctx, w.m.User, w.m.Token); err != nil {
 			return queue.Result{Outcome: queue.Defer, Reason: "the owner of the device is not known", Err: err.Error()}, true
 		}
 		known = true
@@ -156,9 +156,9 @@ func (d *Delivery) ended(ctx context.Context, w *work) (queue.Result, bool) {
 	return queue.Result{}, false
 }
 
-// guardOf reads a device's owner from the user's settings. Only a few reads run at a time, so that a
+// guardOf reads from a user's settings whether a token is the user's. Only a few reads run at a time, so that a
 // backlog does not keep requests from SQL.
-func (d *Delivery) guardOf(ctx context.Context, m *message) (devices.Guard, error) {
+func (d *Delivery) guardOf(ctx context.Context, user, token string) (devices.Guard, error) {
 	ctx, cancel := context.WithTimeout(ctx, guardReadWithin)
 	defer cancel()
 	select {
@@ -167,7 +167,7 @@ func (d *Delivery) guardOf(ctx context.Context, m *message) (devices.Guard, erro
 	case <-ctx.Done():
 		return devices.Guard{}, ctx.Err()
 	}
-	return d.o.Devices.GuardOf(ctx, m.User, m.Token)
+	return d.o.Devices.GuardOf(ctx, user, token)
 }
 
 // stale reports whether the device was read too long ago to send to it.
@@ -249,7 +249,7 @@ func (d *Delivery) answered(w *work, a transport.Answer, began time.Time) {
 
 // notification is what the Sender gets.
 func (d *Delivery) notification(w *work) *transport.Notification {
-	n := w.m.notification(w.id, func() bool { return d.sendable(w) })
+	n := w.m.notification(w.id, w.Clock(), func() bool { return d.sendable(w) })
 	n.Bulk = w.event != nil && w.event.part()
 	return n
 }

@@ -426,10 +426,41 @@ func TestG7_AndroidPhones(t *testing.T) {
 	}
 }
 
-// busy is a Sender that is busy until it is told not to be.
+// busy is a Sender that gives the same answer until it is free.
 type busy struct {
 	phones
-	free chan struct{}
+	free   chan struct{}
+	answer transport.Answer
+}
+
+// mustBusy sets up a pipeline whose notifications wait until its sender is free.
+func mustBusy(t *testing.T, answer transport.Answer) (*pipeline, *busy) {
+	t.Helper()
+	s := &busy{phones{silentSender(), make(chan *transport.Notification, 100)}, make(chan struct{}), answer}
+	return setup(t, options{sender: func(*pipeline) transport.Sender { return s },
+		queue:    func(o *queue.Options) { o.RetryBase, o.RetryMax = 3*time.Second, 4*time.Second },
+		delivery: func(o *delivery.Options) { o.RetryBase, o.RetryMax = 3*time.Second, 4*time.Second }}), s
+}
+
+// fails is an answer after which a notification is tried again.
+var fails = transport.Answer{Outcome: transport.Retry, Status: 500}
+
+// mustPhone registers a phone of FCM.
+func (p *pipeline) mustPhone(user, phone string) {
+	p.Helper()
+	_, _, err := p.first.devices.PutDevice(p.Context(), user, phone, &api.DeviceRequest{Platform: "fcm", Topic: apnstest.DefaultTopic})
+	storetest.Must(p, err)
+}
+
+// mustFollow registers an activity of match:7 on FCM, on an iPhone with this registration token, if there is one.
+func (p *pipeline) mustFollow(user, token, registration string, change ...func(*api.ActivityRequest)) {
+	p.Helper()
+	r := &api.ActivityRequest{Platform: "fcm", Topic: apnstest.DefaultTopic, Kind: api.ActivityUpdate, Object: "match:7", Registration: registration}
+	for _, f := range change {
+		f(r)
+	}
+	_, _, err := p.first.devices.PutActivity(p.Context(), user, token, r)
+	storetest.Must(p, err)
 }
 
 func (s *busy) Start(ctx context.Context, n *transport.Notification, done func(transport.Answer)) {
@@ -438,7 +469,7 @@ func (s *busy) Start(ctx context.Context, n *transport.Notification, done func(t
 		s.phones.Start(ctx, n, done)
 	default:
 		s.got <- n
-		go done(transport.Answer{Outcome: transport.Retry, Status: 500})
+		go done(s.answer)
 	}
 }
 
@@ -447,16 +478,11 @@ func (s *busy) Start(ctx context.Context, n *transport.Notification, done func(t
 func TestP4_ARemovedLiveUpdate(t *testing.T) {
 	t.Parallel()
 	const phone = "cRAlZ0RtTOe5Y7mn9s7fDu:APA91bF-android"
-	s := &busy{phones{silentSender(), make(chan *transport.Notification, 100)}, make(chan struct{})}
-	p := setup(t, options{sender: func(*pipeline) transport.Sender { return s },
-		queue:    func(o *queue.Options) { o.RetryBase, o.RetryMax = 3*time.Second, 4*time.Second },
-		delivery: func(o *delivery.Options) { o.RetryBase, o.RetryMax = 3*time.Second, 4*time.Second }})
-	_, _, err := p.first.devices.PutDevice(t.Context(), "amy", phone, &api.DeviceRequest{Platform: "fcm", Topic: apnstest.DefaultTopic})
-	storetest.Must(t, err)
+	p, s := mustBusy(t, fails)
+	p.mustPhone("amy", phone)
 	ids := map[string]string{}
 	for _, object := range []string{"match:7", "match:8"} {
-		_, _, err := p.first.devices.PutActivity(t.Context(), "amy", phone, &api.ActivityRequest{Platform: "fcm", Topic: apnstest.DefaultTopic, Kind: api.ActivityUpdate, Object: object})
-		storetest.Must(t, err)
+		p.mustFollow("amy", phone, "", func(r *api.ActivityRequest) { r.Object = object })
 		e := over() // nothing supersedes it
 		e.Audience.ActivitiesOf = object
 		ids[object] = p.mustPost(e)
@@ -468,4 +494,86 @@ func TestP4_ARemovedLiveUpdate(t *testing.T) {
 		t.Errorf("of the removed one: %+v", r)
 	}
 	p.mustCounts(p.mustEnd(ids["match:8"], api.EventDone), counts{1, 1, 1, 0, 0})
+}
+
+// TestP4_APhoneThatLeavesItsUser: what waits for the activity of an iPhone on FCM is not sent when the phone is no device of the
+// user any more, although the activity is on record. When the activity stands on another phone of the user, it goes there.
+func TestP4_APhoneThatLeavesItsUser(t *testing.T) {
+	t.Parallel()
+	const phone, other = "cRAlZ0RtTOe5Y7mn9s7fDu:APA91bF-iphone", "cRAlZ0RtTOe5Y7mn9s7fDu:APA91bF-other"
+	for name, row := range map[string]struct {
+		leave func(p *pipeline)
+		to    string // where it goes; "": nowhere
+	}{
+		"Stays":     {func(*pipeline) {}, phone},
+		"Removed":   {func(p *pipeline) { storetest.Must(p, p.first.devices.DeleteDevice(p.Context(), "amy", phone)) }, ""},
+		"Another's": {func(p *pipeline) { p.mustPhone("bob", phone) }, ""},
+		"Moves": {func(p *pipeline) {
+			p.mustPhone("amy", other)
+			p.mustFollow("amy", token(1), other)
+			storetest.Must(p, p.first.devices.DeleteDevice(p.Context(), "amy", phone))
+		}, other},
+	} {
+		for _, dead := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/Dead=%v", name, dead), func(t *testing.T) {
+				t.Parallel()
+				answer := fails
+				if dead {
+					answer = transport.Answer{Outcome: transport.OurBug, Status: 400, Reason: "Bug"}
+				}
+				p, s := mustBusy(t, answer)
+				p.mustPhone("amy", phone)
+				p.mustFollow("amy", token(1), phone)
+				id := p.mustPost(over()) // nothing supersedes it
+				var letters []api.DeadLetter
+				storetest.Eventually(t, soon, "it to wait, or to be a dead letter", func() bool {
+					list, err := queue.DeadLetters(t.Context(), queue.DeadFilter{}, "", 10, p.first.queueOfNotes)
+					storetest.Must(t, err)
+					letters = list.Items
+					return dead && len(letters) == 1 || !dead && p.mustReport(id).Retrying == 1
+				})
+				row.leave(p)
+				close(s.free)
+				for _, l := range letters {
+					_, _, err := p.first.queueOfNotes.RetryDead(t.Context(), l.ID, queue.Once{})
+					storetest.Must(t, err)
+				}
+				storetest.Eventually(t, soon, "it to end", func() bool {
+					r := p.mustReport(id)
+					return r.State == api.EventDone && r.Delivered+r.FailedBy["device_gone"] == 1
+				})
+				if r := p.mustReport(id); (r.Delivered == 1) != (row.to != "") {
+					t.Errorf("%+v", r)
+				}
+				for first := true; len(s.got) > 0; first = false {
+					if n := <-s.got; !first && (row.to == "" || n.Target != row.to+" "+token(1)) {
+						t.Errorf("then it was sent to %s", n.Target)
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestG1_APhoneShowsAnObjectOnce: an Android phone that says of an object that it is of another type, or of none, shows it once
+// and gets each event once.
+func TestG1_APhoneShowsAnObjectOnce(t *testing.T) {
+	t.Parallel()
+	const phone = "cRAlZ0RtTOe5Y7mn9s7fDu:APA91bF-android"
+	p, s := mustBusy(t, fails)
+	p.mustPhone("amy", phone)
+	for _, typ := range []string{"A", "", "B"} {
+		p.mustFollow("amy", phone, "", func(r *api.ActivityRequest) { r.AttributesType = typ })
+		p.mustFollow("amy", phone, "", func(r *api.ActivityRequest) {
+			r.Kind, r.Object, r.AttributesType = api.ActivityStart, "", "type-"+typ // of these there is one for each type
+		})
+	}
+	list, err := p.first.devices.Activities(t.Context(), "amy")
+	if storetest.Must(t, err); len(list) != 4 {
+		t.Errorf("there are %d activities", len(list))
+	}
+	id := p.mustPost(score(1))
+	storetest.Eventually(t, soon, "it to wait", func() bool { return p.mustReport(id).Retrying == 1 })
+	close(s.free)
+	p.mustCounts(p.mustEnd(id, api.EventDone), counts{1, 1, 1, 0, 0})
 }
