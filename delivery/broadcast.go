@@ -21,10 +21,7 @@ func (d *Delivery) findChannel(w *work) {
 		return
 	}
 	b := events.BroadcastOf(known)
-	if b.Channel != w.m.Channel {
-		w.m.Push.Expiration = b.Expiration(w.m.Push.Expiration, w.m.AcceptedAt)
-	}
-	w.m.Channel, w.m.Topic, w.m.Environment = b.Channel, b.Topic, b.Environment
+	w.m.Channel, w.m.Latest, w.m.Topic, w.m.Environment = b.Channel, b.Latest, b.Topic, b.Environment
 	w.app = d.app(w.m)
 }
 

@@ -8,7 +8,6 @@ import (
 
 	"fanfare/api"
 	"fanfare/store/events"
-	"fanfare/store/events/render"
 	"fanfare/store/queue"
 )
 
@@ -125,10 +124,8 @@ func (d *Delivery) works(e *Event, to []Recipient) []*work {
 	e.left, e.undecided, e.stored = n, n, !e.Claim.First // an earlier claim may have stored some
 	messages, all, works := make([]message, n), make([]work, n), make([]*work, n)
 	for i, r := range to {
-		push, channel := (*render.Push)(nil), ""
-		if b := r.Broadcast; b != nil {
-			push, channel = e.Job.PushForBroadcast(b), b.Channel
-		} else {
+		push := &e.Job.Push
+		if r.Broadcast == nil {
 			push = e.Job.PushFor(r.Device)
 		}
 		if e.Job.Push.Badge != "" {
@@ -136,8 +133,11 @@ func (d *Delivery) works(e *Event, to []Recipient) []*work {
 		}
 		messages[i] = message{
 			Token: r.Device.Token, User: r.User, Topic: r.Device.Topic, Environment: r.Device.Environment,
-			RegisteredAt: r.Device.RegisteredAt.UnixMilli(), Event: id, AcceptedAt: e.Job.AcceptedAt, Push: *push, Channel: channel,
+			RegisteredAt: r.Device.RegisteredAt.UnixMilli(), Event: id, AcceptedAt: e.Job.AcceptedAt, Push: *push,
 			Target: r.Device.Target, Suspect: r.Device.State == api.DeviceSuspect, Trace: e.Job.Trace, Live: e.Job.Supersedable(),
+		}
+		if b := r.Broadcast; b != nil {
+			messages[i].Channel, messages[i].Latest = b.Channel, b.Latest
 		}
 		if l := r.Device.Live; l != nil {
 			messages[i].endWith(l)

@@ -58,6 +58,7 @@ type devicePart struct {
 	RefusedSaid  string `cbor:"12,keyasint,omitempty"`
 	Channel      string `cbor:"13,keyasint,omitempty"`
 	Activity     string `cbor:"14,keyasint,omitempty"`
+	Latest       bool   `cbor:"15,keyasint,omitempty"`
 }
 
 // eventPart is what a message has of its event.
@@ -113,7 +114,7 @@ func packToken(token string) ([]byte, bool) {
 
 func (m *message) devicePart() []byte {
 	p := devicePart{User: m.User, Topic: m.Topic, Sandbox: m.Environment == api.EnvSandbox, Other: m.Environment == "", RegisteredAt: m.RegisteredAt,
-		Target: m.Target, Suspect: m.Suspect, Retrying: m.Retrying, Refused: m.Refused, RefusedSaid: m.RefusedSaid, Channel: m.Channel, Activity: m.Activity}
+		Target: m.Target, Suspect: m.Suspect, Retrying: m.Retrying, Refused: m.Refused, RefusedSaid: m.RefusedSaid, Channel: m.Channel, Latest: m.Latest, Activity: m.Activity}
 	if packed, ok := packToken(m.Token); ok {
 		p.Hex = packed
 	} else {
@@ -161,7 +162,7 @@ func decodeMessage(group string, text []byte) (*message, error) {
 	event := events.EventOfGroup(group)
 	m := &message{
 		Event: event, Token: cmp.Or(d.Token, hex.EncodeToString(d.Hex)), User: d.User, Topic: d.Topic, Environment: api.EnvProduction,
-		RegisteredAt: d.RegisteredAt, Target: d.Target, Suspect: d.Suspect, Retrying: d.Retrying, Refused: d.Refused, RefusedSaid: d.RefusedSaid, Channel: d.Channel, Activity: d.Activity,
+		RegisteredAt: d.RegisteredAt, Target: d.Target, Suspect: d.Suspect, Retrying: d.Retrying, Refused: d.Refused, RefusedSaid: d.RefusedSaid, Channel: d.Channel, Latest: d.Latest, Activity: d.Activity,
 		AcceptedAt: p.AcceptedAt, Trace: p.Trace, Live: events.Superseding{Object: p.LiveObject, Lane: p.LiveLane, Place: p.LivePlace},
 		Push: render.Push{PushType: cmp.Or(p.PushType, usualType), Priority: cmp.Or(p.Priority, usualPriority), CollapseID: event,
 			Expiration: p.Expiration, ExpiresAt: p.ExpiresAt, TTL: p.TTL, NoRetryUnknown: p.NoRetryUnknown,

@@ -88,7 +88,7 @@ func TestEncodeWritesWhatDecodeReads(t *testing.T) {
 			if err != nil || !reflect.DeepEqual(again, want) {
 				t.Errorf("refused %+v, %v", again, err)
 			}
-			n := m.notification("id", nil)
+			n := m.notification("id", time.Now(), nil)
 			if (n.Expiration == nil) != (push.Expiration == nil) || n.Expiration != nil && n.Expiration.Unix() != 0 || string(n.Payload) != string(push.Payload) {
 				t.Errorf("notification %+v", n)
 			}
@@ -126,13 +126,42 @@ func TestW1_AMessageGoesToItsPlatform(t *testing.T) {
 			t.Fatal(err)
 		}
 		for way, m := range map[string]*message{"waiting": waiting, "at once": atOnce.m} {
-			n := m.notification("id", nil)
+			n := m.notification("id", time.Now(), nil)
 			if n.Platform != row.platform || n.Token != row.token || n.Environment != row.env || n.Target != d.Target || delivery.app(m) != row.app {
 				t.Errorf("%s, %s: %+v through %s", row.token, way, n, delivery.app(m))
 			}
 		}
 		if atOnce.app != row.app {
 			t.Errorf("%s waits for room of %s", row.token, atOnce.app)
+		}
+	}
+}
+
+// G4: what a channel gets as its expiration is known when it is sent, however long it waited, and whatever the channel was
+// before.
+func TestG4_ExpirationWhenItIsSent(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_900_000_000, 0)
+	in := func(d time.Duration) *int64 { return new(now.Add(d).Unix()) }
+	for name, row := range map[string]struct {
+		of     *int64 // of the event
+		latest bool
+		want   *int64
+	}{
+		"NothingIsKept":    {in(time.Hour), false, new(int64)},
+		"Latest":           {nil, true, in(8 * time.Hour)},
+		"LatestUntil":      {in(time.Hour), true, in(time.Hour)},
+		"LatestUntilLater": {in(48 * time.Hour), true, in(8 * time.Hour)},
+		"LatestOnce":       {new(int64), true, new(int64)},
+	} {
+		m := &message{Token: api.BroadcastToken("match:1"), Event: "0qqgk90o3q97mu3iev50vl7a1q0g1qh3", AcceptedAt: now.Add(-9 * time.Hour).UnixMilli(),
+			Channel: "c", Latest: row.latest, Push: render.Push{Payload: json.RawMessage(`{}`), PushType: api.PushLiveActivity, Expiration: row.of}}
+		waiting, err := decodeMessage(m.Event, m.encode())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := waiting.notification("id", now, nil); n.Expiration == nil || n.Expiration.Unix() != *row.want {
+			t.Errorf("%s: %v, want %d", name, n.Expiration, *row.want)
 		}
 	}
 }

@@ -53,6 +53,7 @@ type message struct {
 	Environment  api.Environment `json:"environment,omitempty"` // "" unless the platform is APNs
 	Target       string          `json:"-"`                     // as in api.Device; secret
 	Channel      string          `json:"channel,omitempty"`     // of a broadcast, which the token stands for
+	Latest       bool            `json:"-"`                     // the channel keeps the latest update
 	RegisteredAt int64           `json:"registered_at"`         // Unix ms
 	Event        string          `json:"event"`                 // see events.GroupOf
 	AcceptedAt   int64           `json:"accepted_at"`           // Unix ms
@@ -93,16 +94,19 @@ func (m *message) expired(now time.Time) bool {
 	return m.Push.ExpiresAt > 0 && now.UnixMilli() >= m.Push.ExpiresAt
 }
 
-// notification builds the Notification for the Sender.
-func (m *message) notification(id string, maySend func() bool) *transport.Notification {
+// notification builds the Notification for the Sender, which sends it now. A channel takes other expirations than a device.
+func (m *message) notification(id string, now time.Time, maySend func() bool) *transport.Notification {
 	n := &transport.Notification{
 		ID: id, Platform: m.platform(), Token: m.Token, Target: m.Target, Channel: m.Channel, Topic: m.Topic, Environment: m.Environment,
 		PushType: m.Push.PushType, Priority: m.Push.Priority, CollapseID: m.Push.CollapseID,
 		Payload: m.Push.Payload, MaySend: maySend,
 	}
-	if m.Push.Expiration != nil {
-		at := time.Unix(*m.Push.Expiration, 0)
-		n.Expiration = &at
+	expiration := m.Push.Expiration
+	if m.Channel != "" {
+		expiration = events.ChannelExpiration(expiration, m.Latest, now)
+	}
+	if expiration != nil {
+		n.Expiration = new(time.Unix(*expiration, 0))
 	}
 	return n
 }

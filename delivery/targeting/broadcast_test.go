@@ -2,6 +2,7 @@ package targeting_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -209,30 +210,44 @@ func TestG4_PausedApp(t *testing.T) {
 // What waited while its app was paused goes to the channel that the object has by then, with the expiration that this takes.
 func TestG4_WaitsForAnotherChannel(t *testing.T) {
 	t.Parallel()
+	for _, keep := range []api.BroadcastKeep{api.KeepNone, api.KeepLatest} {
+		t.Run(string(keep), func(t *testing.T) {
+			t.Parallel()
+			waitForAnotherChannel(t, keep)
+		})
+	}
+}
+
+func waitForAnotherChannel(t *testing.T, keep api.BroadcastKeep) {
 	p := setup(t, options{})
-	old := p.mustBroadcast("match:1", api.KeepLatest)
+	before, want := api.KeepLatest, "0"
+	at := time.Now().Add(time.Hour)
+	if keep == api.KeepLatest {
+		before, want = api.KeepNone, fmt.Sprint(at.Unix())
+	}
+	old := p.mustBroadcast("match:1", before)
 	p.apns.ScriptAll(apnstest.Fail(403, "InvalidProviderToken"))
-	id := p.mustPost(goal("match:1", "x"))
+	id := p.mustPost(goal("match:1", "x", func(e *api.EventRequest) { e.ExpiresAt = new(api.At(at)) }))
 	storetest.Eventually(t, soon, "the app is paused", func() bool {
 		n, err := p.first.queueOfNotes.ParkedCounts(t.Context())
 		return err == nil && n[apnstest.DefaultTopic+api.PushLiveActivity.TopicSuffix()+"/production"] == 1
 	})
 	storetest.Must(t, p.first.broadcasts.Lose(t.Context(), "match:1", old.Channel)) // it is there, so that no probe fails for good
-	b := p.mustBroadcast("match:1", api.KeepNone)
+	b := p.mustBroadcast("match:1", keep)
 	p.apns.ScriptAll(apnstest.OK())
 	p.mustBeBroadcast(p.mustEnd(id, api.EventDone), 1)
-	for channel, want := range map[string]int{old.Channel: 0, b.Channel: 1} {
+	for channel, times := range map[string]int{old.Channel: 0, b.Channel: 1} {
 		delivered := 0
 		for _, r := range p.apns.Of(channel) {
 			if r.Status == 200 {
 				delivered++
 			}
-			if channel == b.Channel && r.Expiration != "0" {
-				t.Errorf("the new channel got the expiration %s", r.Expiration)
+			if channel == b.Channel && r.Expiration != want {
+				t.Errorf("the new channel got the expiration %s, want %s", r.Expiration, want)
 			}
 		}
-		if delivered != want {
-			t.Errorf("channel %s took %d, want %d", channel, delivered, want)
+		if delivered != times {
+			t.Errorf("channel %s took %d, want %d", channel, delivered, times)
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"fanfare/api"
-	"fanfare/store/events/render"
 )
 
 // channelKeeps is how long a channel keeps an update at most ("Sending channel management requests to APNs").
@@ -39,19 +38,12 @@ func (s *Store) audience(ctx context.Context, a *api.Audience) (Audience, []stri
 	return Audience{Broadcast: a.Broadcast, Channel: BroadcastOf(b)}, nil, nil
 }
 
-// PushForBroadcast is the push as the channel of a broadcast gets it.
-func (j *Job) PushForBroadcast(b *Broadcast) *render.Push {
-	push := j.Push
-	push.Expiration = b.Expiration(push.Expiration, j.AcceptedAt)
-	return &push
-}
-
-// Expiration is the expiration, in Unix seconds, that the channel takes for a push of an event that was accepted at a time in
-// Unix ms. A channel that keeps nothing takes none but 0 ("Sending broadcast push notification requests to APNs").
-func (b *Broadcast) Expiration(of *int64, acceptedAt int64) *int64 {
-	most := time.UnixMilli(acceptedAt).Add(channelKeeps).Unix()
+// ChannelExpiration is the expiration, in Unix seconds, that a channel takes now for a push with this one. latest says that the
+// channel keeps the latest update. Another one takes none but 0 ("Sending broadcast push notification requests to APNs").
+func ChannelExpiration(of *int64, latest bool, now time.Time) *int64 {
+	most := now.Add(channelKeeps).Unix()
 	switch {
-	case !b.Latest:
+	case !latest:
 		return new(int64)
 	case of == nil || *of > most:
 		return &most
