@@ -128,6 +128,15 @@ func TestT1_ATraceFollowsAnEvent(t *testing.T) {
 		of := collected.of(id)
 		return len(of[call]) == 1 && len(of["target"]) >= 1 && len(of["send"]) >= 2
 	})
+	front.must(201, nil, "PUT", "/v1/broadcasts/match:1", broadcast("none"))
+	const live = "00000000000000000000abcdef000003"
+	front.must(202, nil, "POST", "/v1/events", liveEvent("match:1", 1), "Traceparent", "00-"+live+"-00f067aa0ba902b7-01")
+	storetest.Eventually(t, time.Minute, "the trace of a broadcast is whole", func() bool { return len(collected.of(live)["send"]) == 1 })
+	for _, id := range []string{id, live} {
+		if n := len(collected.of(id)["target"]); n != 1 {
+			t.Errorf("the targeting of an event is recorded %d times", n)
+		}
+	}
 	of := collected.of(id)
 	root := of[call][0]
 	if hex.EncodeToString(root.GetParentSpanId()) != "00f067aa0ba902b7" || attributeOf(root, "http.response.status_code") != "202" {

@@ -17,7 +17,6 @@ func (t *Targeting) chooseChannel(p *page) {
 	if !p.marked(d) {
 		p.found = append(p.found, delivery.Recipient{Device: d, Broadcast: b})
 	}
-	p.trace()
 }
 
 // channel is the broadcast as it is now, if this process knows that it has a channel: since the event was accepted it
