@@ -3,9 +3,11 @@ package devices_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"fanfare/api"
 	"fanfare/store/devices"
+	"fanfare/store/record"
 	"fanfare/store/storetest"
 )
 
@@ -95,6 +97,72 @@ func TestP4_RemovingAnActivityAgain(t *testing.T) {
 		storetest.Must(t, err)
 		storetest.Must(t, w.store.DeleteActivity(t.Context(), "alice", token(1), ""))
 		if g := mustGuard(t, w, stored); g.State != devices.StateGone {
+			t.Errorf("%+v", g)
+		}
+	})
+}
+
+// starting is a start token of a type.
+func starting(typ string) *api.ActivityRequest {
+	return &api.ActivityRequest{Platform: "apns", Topic: "com.example.app", Environment: api.EnvProduction, Kind: api.ActivityStart, AttributesType: typ}
+}
+
+// P4: nothing that waits goes to an activity that made room for another one, from the answer on, and also if the process dies
+// before it tells Redis.
+func TestP4_ActivitiesThatMakeRoom(t *testing.T) {
+	t.Parallel()
+	for name, dies := range map[string]bool{"AtOnce": false, "ByTheRelay": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			eachWorld(t, func(t *testing.T, w *world) {
+				for n := range api.MaxActivities {
+					_, _, err := w.store.PutActivity(t.Context(), "alice", token(n), starting("Match"))
+					storetest.Must(t, err)
+				}
+				if !mustGuard(t, w, token(0)).Reaches("alice") {
+					t.Fatal("the oldest is not alice's")
+				}
+				process := w.another(devices.Options{})
+				if dies {
+					process.DropRelay()
+					mustRelay(t, w, quick)
+					storetest.Eventually(t, time.Minute, "the relay of the registrations", func() bool { return mustOutbox(t, w) == 0 })
+				}
+				_, _, err := process.PutActivity(t.Context(), "alice", token(99), starting("Match"))
+				storetest.Must(t, err)
+				if dies {
+					storetest.Eventually(t, time.Minute, "the relay to tell", func() bool { return mustOutbox(t, w) == 0 })
+				}
+				if g := mustGuard(t, w, token(0)); g.State != devices.StateGone {
+					t.Errorf("the one that made room: %+v", g)
+				}
+				if !mustGuard(t, w, token(99)).Reaches("alice") {
+					t.Error("the new one is not alice's")
+				}
+			})
+		})
+	}
+}
+
+// P4: a user removes an activity that has ended, whose row is gone: what waits does not go to it.
+func TestP4_RemovingAnActivityThatHasEnded(t *testing.T) {
+	t.Parallel()
+	eachWorld(t, func(t *testing.T, w *world) {
+		mustActivity(t, w.store, "alice", token(1))
+		_, err := w.rec.DeleteActivities(t.Context(), "alice", []string{token(1)})
+		storetest.Must(t, err)
+		for _, kind := range []string{record.KindSettings, record.KindGuard} { // nobody is told of a row that is purged
+			rows, err := w.rec.OutboxPage(t.Context(), kind, 0, record.OpenRow{}, 100)
+			storetest.Must(t, err)
+			for _, r := range rows {
+				storetest.Must(t, w.rec.DeleteOutbox(t.Context(), r.ID))
+			}
+		}
+		if !mustGuard(t, w, token(1)).Reaches("alice") {
+			t.Fatal("its guard knows already")
+		}
+		storetest.Must(t, w.store.DeleteActivity(t.Context(), "alice", token(1), ""))
+		if g := mustGuard(t, w, token(1)); g.State != devices.StateGone {
 			t.Errorf("%+v", g)
 		}
 	})

@@ -57,12 +57,24 @@ func (s *Store) write(ctx context.Context, users, tokens []string, do func(conte
 		s.o.Told(change.Told...)
 	}
 	if len(change.Users) > 0 {
-		c.versions, c.devices = change.Users, change.Devices
+		c.versions, c.devices, c.tokens = change.Users, change.Devices, slices.Concat(tokens, change.Gone)
 	} else if c.tokens = nil; err == nil {
 		c.tokens, err = s.rec.OpenGuards(in, tokens) // an earlier call may have changed them, and Redis refused it
+		c.tokens = append(c.tokens, reaching(c.guards, c.tokens)...)
 	}
 	relayed := s.relayNow(ctx, c)
 	return cmp.Or(err, relayed)
+}
+
+// reaching are the tokens, but for some, whose guards say that they reach somebody. If they are not on record, they are those of
+// activities that have ended, which are removed without a word.
+func reaching(guards map[string]string, but []string) (tokens []string) {
+	for token, text := range guards {
+		if g, ok := ParseGuard(text); ok && g.Reaches(g.User) && !slices.Contains(but, token) {
+			tokens = append(tokens, token)
+		}
+	}
+	return tokens
 }
 
 // markUsers marks the users of a change, reads the guards of its tokens, by token, and finds out whether Redis

@@ -27,8 +27,9 @@ func (r *deviceRow) live() *api.DeviceLive {
 
 // PutActivity registers an activity for a user under w.Token, and takes the token from the user who had it, as PutDevice does
 // a device. target is its api.Device.Target. A user has at most api.MaxActivities that have not ended. An activity of FCM
-// needs the phone as a device of the same user.
+// needs the phone as a device of the same user. c.Gone are the activities that made room.
 func (db *DB) PutActivity(ctx context.Context, w DeviceWrite, r *api.ActivityRequest, target string) (done *api.Activity, created bool, c Change, err error) {
+	var gone []string
 	c, err = db.writeSettings(ctx, settingsWrite{users: w.Users(), tokens: w.Tokens(), do: func(ctx context.Context, tx *sqlx.Tx, now int64) error {
 		row := deviceRow{Token: w.Token, User: w.User, Platform: r.Platform, Topic: r.Topic, Environment: string(r.Environment), Locale: r.Locale,
 			Target: target, State: string(api.DeviceActive), RegisteredAt: now, Object: r.Object, AttributesType: r.AttributesType}
@@ -40,7 +41,10 @@ func (db *DB) PutActivity(ctx context.Context, w DeviceWrite, r *api.ActivityReq
 		if err != nil {
 			return err
 		}
-		if err := roomForActivity(ctx, tx, &row, now); err != nil {
+		if gone, err = roomForActivity(ctx, tx, &row, now); err != nil {
+			return err
+		}
+		if err := db.announce(ctx, tx, guardRows(gone)); err != nil {
 			return err
 		}
 		if err := db.saveDevices(ctx, tx, list, old); err != nil {
@@ -54,6 +58,7 @@ func (db *DB) PutActivity(ctx context.Context, w DeviceWrite, r *api.ActivityReq
 	if err != nil {
 		return nil, false, Change{}, err
 	}
+	c.Gone = gone
 	return done, created, c, nil
 }
 
@@ -79,13 +84,13 @@ func (r *deviceRow) endActivity(req *api.ActivityRequest, now int64) error {
 	return nil
 }
 
-// roomForActivity makes sure that one more activity of a user fits, and removes those of the user that go before it does:
+// roomForActivity makes sure that one more activity of a user fits, and removes and returns those of the user that go before it does:
 // they have ended, or the phone that they stand on is no device of the user, or they are start tokens that this one follows.
 // On FCM the phone of the new activity must be a device of the user.
-func roomForActivity(ctx context.Context, tx *sqlx.Tx, r *deviceRow, now int64) error {
+func roomForActivity(ctx context.Context, tx *sqlx.Tx, r *deviceRow, now int64) (gone []string, err error) {
 	var all []deviceRow
 	if err := tx.SelectContext(ctx, &all, "SELECT "+deviceColumns+" FROM devices WHERE user_id = ? AND token <> ? ORDER BY registered_at", r.User, r.Token); err != nil {
-		return err
+		return nil, err
 	}
 	phones := map[string]bool{}
 	for i := range all {
@@ -98,9 +103,9 @@ func roomForActivity(ctx context.Context, tx *sqlx.Tx, r *deviceRow, now int64) 
 		if _, own, _ := api.LiveTarget(r.Target); own != "" {
 			field = "registration"
 		}
-		return api.Invalid(field, "device", "is no device of the user; register the phone first")
+		return nil, api.Invalid(field, "device", "is no device of the user; register the phone first")
 	}
-	var others, gone []string
+	var others []string
 	for i := range all {
 		switch a := &all[i]; {
 		case a.Object == "":
@@ -114,15 +119,14 @@ func roomForActivity(ctx context.Context, tx *sqlx.Tx, r *deviceRow, now int64) 
 		// APNs does not say which start token of a phone follows which.
 		at := slices.IndexFunc(all, func(a deviceRow) bool { return slices.Contains(others, a.Token) && r.startsLike(&a) })
 		if at < 0 {
-			return api.Invalid("token", "max", "would be one more than the %d activities a user may have", api.MaxActivities)
+			return nil, api.Invalid("token", "max", "would be one more than the %d activities a user may have", api.MaxActivities)
 		}
 		gone = append(gone, all[at].Token)
 	}
-	if len(gone) == 0 {
-		return nil
+	if len(gone) > 0 {
+		_, err = execIn(ctx, tx, "DELETE FROM devices WHERE token IN (?) AND user_id = ? AND object <> ''", gone, r.User)
 	}
-	_, err := execIn(ctx, tx, "DELETE FROM devices WHERE token IN (?) AND user_id = ? AND object <> ''", gone, r.User)
-	return err
+	return gone, err
 }
 
 // standsOn reports whether an activity of FCM is one of these phones. On APNs it is on its own.

@@ -24,6 +24,8 @@ type Change struct {
 	Devices map[string]OwnedDevice
 	// Told are the keys of facts that the write made true.
 	Told []string
+	// Gone are tokens that the write removed beside those that it names.
+	Gone []string
 }
 
 // settingsWrite is one write under the row locks of its users. There is a KindGuard row for each token in
@@ -64,8 +66,14 @@ func (w settingsWrite) outbox() []OutboxRow {
 	for _, user := range w.users {
 		out = append(out, newOutboxRow(KindSettings, user, ""))
 	}
-	for _, token := range w.tokens {
-		out = append(out, newOutboxRow(KindGuard, token, ""))
+	return append(out, guardRows(w.tokens)...)
+}
+
+// guardRows are the rows of tokens whose guards have to be written.
+func guardRows(tokens []string) []OutboxRow {
+	out := make([]OutboxRow, len(tokens))
+	for i, token := range tokens {
+		out[i] = newOutboxRow(KindGuard, token, "")
 	}
 	return out
 }
