@@ -1,7 +1,10 @@
 package app
 
 import (
+	"context"
+
 	"fanfare/api"
+	"fanfare/delivery/logsender"
 	"fanfare/delivery/transport"
 	"fanfare/store/broadcasts"
 
@@ -19,19 +22,45 @@ func (a *app) openBroadcasts() {
 	}, []string{"app"})
 	a.registry.MustRegister(calls, unknown, &broadcastStates{a, prometheus.NewDesc("fanfare_broadcasts", "Broadcasts, by state.", []string{"state"}, nil)})
 	a.broadcasts = broadcasts.New(broadcasts.Options{
-		DB: a.redis, Record: a.record, Channels: channelsOf(a.sender), Logger: a.log,
+		DB: a.redis, Record: a.record, Channels: channelsOf(a.sender, a.config.has(rolePush)), Logger: a.log,
 		OnManaged:  func(call, outcome string) { calls.WithLabelValues(call, outcome).Inc() },
 		OnCompared: func(app string, n int) { unknown.WithLabelValues(app).Set(float64(n)) },
 	})
 }
 
-// channelsOf finds what makes channels: the sender to APNs, or the log sender in its place.
-func channelsOf(s transport.Sender) broadcasts.Channels {
+// channelsOf finds what makes and deletes channels: the sender to APNs, or the log sender in its place. The channels of a log sender
+// are made up, which a process may do that also sends to them. One that does not send leaves them alone: another process may
+// have the credentials, and real channels.
+func channelsOf(s transport.Sender, sends bool) broadcasts.Channels {
 	if senders, ok := s.(transport.Senders); ok {
 		s = senders[api.PlatformAPNs]
 	}
+	if _, logs := s.(*logsender.Sender); logs && !sends {
+		return noChannels{}
+	}
 	channels, _ := s.(broadcasts.Channels) // both have the methods
 	return channels
+}
+
+// noChannels is broadcasts.Channels without an app.
+type noChannels struct{}
+
+func (noChannels) TakesBroadcast(string, api.Environment) bool { return false }
+
+func (noChannels) CreateChannel(context.Context, string, api.Environment, api.BroadcastKeep) (string, error) {
+	return "", noCredentials()
+}
+
+func (noChannels) DeleteChannel(context.Context, string, api.Environment, string) error {
+	return noCredentials()
+}
+
+func (noChannels) ListChannels(context.Context, string, api.Environment) ([]string, error) {
+	return nil, noCredentials()
+}
+
+func noCredentials() error {
+	return api.Errorf(api.CodeUnknownApp, "this process has no credentials of APNs, and does not send")
 }
 
 // broadcastLoops are the background loops of the broadcasts.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -188,4 +189,17 @@ func TestG4_KilledWhileSending(t *testing.T) {
 		}
 	}
 	t.Logf("%d requests for %d broadcasts", apns.Total(), n)
+}
+
+// A process without credentials that sends makes channels up, and one that does not makes none.
+func TestG5_WithoutCredentials(t *testing.T) {
+	t.Parallel()
+	vars := quick("FANFARE_REDIS_URL="+storetest.Redis(t).URL(), "FANFARE_DATABASE_URL="+storetest.MySQL(t))
+	const path = "/v1/broadcasts/match:1"
+	var problem struct{ Code string }
+	mustServe(t, t.TempDir(), append(slices.Clone(vars), "FANFARE_ROLES=api,jobs")...).must(422, &problem, "PUT", path, broadcast("none"))
+	if problem.Code != "unknown_app" {
+		t.Errorf("the problem is %q", problem.Code)
+	}
+	mustServe(t, t.TempDir(), append(slices.Clone(vars), "FANFARE_ROLES=api,push")...).must(201, nil, "PUT", path, broadcast("none"))
 }
