@@ -98,21 +98,21 @@ type appTable struct {
 }
 
 // ofFile is the app from the file for a topic, nil if it has none. The key of an app is that of its Live Activities, too.
-// Its certificate is not: APNs takes only keys for them.
-func (t *appTable) ofFile(topic string, env api.Environment) *app {
-	if a := t.named[appKey{topic, env}]; a != nil {
+// A certificate is not, because APNs takes only keys for them. If the file names one for their topic, it is for channels alone.
+func (t *appTable) ofFile(topic string, env api.Environment, channels bool) *app {
+	bundle, live := strings.CutSuffix(topic, api.PushLiveActivity.TopicSuffix())
+	if a := t.named[appKey{topic, env}]; a != nil && (!live || channels || a.link.source != nil) {
 		return a
 	}
-	bundle, of := strings.CutSuffix(topic, api.PushLiveActivity.TopicSuffix())
-	if a := t.named[appKey{bundle, env}]; of && a != nil && a.link.source != nil {
+	if a := t.named[appKey{bundle, env}]; live && a != nil && a.link.source != nil {
 		return a
 	}
 	return nil
 }
 
-// find is the app for a topic, nil when there is none.
-func (t *appTable) find(topic string, env api.Environment) *app {
-	if a := t.ofFile(topic, env); a != nil {
+// find is the app for a topic, or for its channels, nil when there is none.
+func (t *appTable) find(topic string, env api.Environment, channels bool) *app {
+	if a := t.ofFile(topic, env, channels); a != nil {
 		return a
 	}
 	key := appKey{topic, env}

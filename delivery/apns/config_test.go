@@ -249,12 +249,20 @@ func TestG1_TheKeyOfTheAppSendsToActivities(t *testing.T) {
 		w.mustDeliver(n)
 	}
 	apps := a.apps.Load()
-	if apps.find(live, api.EnvProduction) != apps.find("one", api.EnvProduction) || apps.find(own, api.EnvProduction) == apps.find("two", api.EnvProduction) {
+	find := func(topic string) *app { return apps.find(topic, api.EnvProduction, false) }
+	if find(live) != find("one") || find(own) == find("two") {
 		t.Error("the wrong app sends")
 	}
-	byCertificate := mustNew(t, Options{CAFile: s.CAFile()}, mustAppsFile(t, "", map[string]string{"topic": "one", "environment": "production", "cert_file": s.CertFile()}))
+	byCertificate := mustNew(t, Options{CAFile: s.CAFile()}, mustAppsFile(t, "", map[string]string{"topic": "one", "environment": "production", "cert_file": s.CertFile()},
+		map[string]string{"topic": own, "environment": "production", "cert_file": s.CertFile()}))
 	if got := (&world{Server: s, t: t, sender: byCertificate}).send(noteFor(3, live, api.EnvProduction)); got.Outcome != transport.NoApp {
 		t.Errorf("an app with a certificate: %s", got.Outcome)
+	}
+	if got := (&world{Server: s, t: t, sender: byCertificate}).send(noteFor(3, own, api.EnvProduction)); got.Outcome != transport.NoApp {
+		t.Errorf("G7: a certificate that the file names for the topic: %s", got.Outcome)
+	}
+	if byCertificate.Takes(&api.DeviceRequest{Topic: own, Environment: api.EnvProduction}) {
+		t.Error("G7: it takes activities")
 	}
 	for sender, takes := range map[*Sender]bool{a: true, byCertificate: false} {
 		if sender.Takes(&api.DeviceRequest{Topic: live, Environment: api.EnvProduction}) != takes {
@@ -295,7 +303,7 @@ func TestA13_TopicsOfClientsPauseNothing(t *testing.T) {
 	check("two", paused)
 	storetest.Must(t, configure(w.sender, file)) // after a reload topic "one" still counts as one that has delivered
 	for i := range 2 * maxTopics {               // made-up topics must not push a topic out that has delivered
-		w.sender.apps.Load().find(deviceToken(i), api.EnvProduction)
+		w.sender.apps.Load().find(deviceToken(i), api.EnvProduction, false)
 	}
 	check(deviceToken(2*maxTopics), refused)
 	for _, reason := range []string{"TopicDisallowed", "BadTopic"} {
@@ -452,7 +460,7 @@ func TestTopicsAreBounded(t *testing.T) {
 	w := setup(t, apnstest.Options{})
 	table := w.sender.apps.Load()
 	for i := range 2 * maxTopics {
-		if a := table.find(deviceToken(i), api.EnvProduction); a == nil || a.link != table.any[api.EnvProduction].link {
+		if a := table.find(deviceToken(i), api.EnvProduction, false); a == nil || a.link != table.any[api.EnvProduction].link {
 			t.Fatalf("topic %d has another app", i)
 		}
 	}

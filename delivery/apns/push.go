@@ -29,7 +29,7 @@ type push struct {
 
 // Start implements transport.Sender.
 func (s *Sender) Start(ctx context.Context, n *transport.Notification, done func(transport.Answer)) {
-	a := s.apps.Load().find(n.Topic, n.Environment)
+	a := s.apps.Load().find(n.Topic, n.Environment, n.Channel != "")
 	switch {
 	case a == nil:
 		done(transport.Answer{Outcome: transport.NoApp})

@@ -111,6 +111,8 @@ func (s *Server) badHeader(r *Request, certificate bool) string {
 		return "TopicDisallowed"
 	case badPushType(r):
 		return "InvalidPushType"
+	case r.PushType == "liveactivity" && certificate: // only keys send to Live Activities
+		return "TopicDisallowed"
 	case r.Expiration != "" && !isInt(r.Expiration):
 		return "BadExpirationDate"
 	case badPriority(r):
