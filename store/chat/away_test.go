@@ -43,6 +43,9 @@ func TestC4_OneMasterAway(t *testing.T) {
 	}
 	items, _, err := w.UserChats(t.Context(), reader, "", 0)
 	storetest.Must(t, err)
+	if n, err := w.UnreadChats(t.Context(), reader); api.CodeOf(err) != api.CodeUnavailable {
+		t.Errorf("B1: the number of unread chats is %d, %v", n, err)
+	}
 	for _, c := range items {
 		if (c.Error != nil) != (c.ID == gone) || c.ID == there && c.LastID != 2 || len(items) != 2 {
 			t.Errorf("one of %d chats: %+v", len(items), c)
