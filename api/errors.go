@@ -268,6 +268,18 @@ func Passing(err error) bool {
 	return false
 }
 
+// AfterAChange is the error of a call that had changed something before err came. One that says that nothing happened becomes
+// CodeUnknownOutcome; any other stays as it is.
+func AfterAChange(err error) error {
+	e, ok := errors.AsType[*Error](err)
+	if !ok || e.Code != CodeUnavailable && e.Code != CodeOverloaded {
+		return err
+	}
+	u := Errorf(CodeUnknownOutcome, "a part of the change was made").Because(err)
+	u.RetryAfter = e.RetryAfter
+	return u
+}
+
 // Invalid is a validation failure of one field.
 func Invalid(field, rule, format string, args ...any) *Error {
 	message := fmt.Sprintf(format, args...)

@@ -50,7 +50,7 @@ type putBadgeRequest struct {
 func (s *server) putBadge(ctx context.Context, in *putBadgeRequest) (*web.Reply[api.Badge], error) {
 	badge, at, err := s.o.Badges.Set(ctx, in.User, *in.Body.Count, in.Body.Clear)
 	if err == nil && in.Body.Clear {
-		err = s.o.Events.ShowBadge(ctx, in.User, at)
+		err = api.AfterAChange(s.o.Events.ShowBadge(ctx, in.User, at))
 	}
 	return web.OK(badge), err
 }

@@ -134,7 +134,7 @@ func (s *server) deleteMessage(ctx context.Context, in *deleteMessageRequest) (*
 	}
 	switch err := s.o.Events.Withdraw(ctx, done.Pushes...); {
 	case err != nil:
-		return nil, err
+		return nil, api.AfterAChange(err)
 	case done.Others > 0:
 		return nil, api.Errorf(api.CodeForbidden, "message %d of chat %s is not %s's", in.ID, in.Chat, user)
 	case done.Visible == 0:

@@ -30,7 +30,7 @@ func (s *server) eraseUser(ctx context.Context, in *userRequest) (*web.Reply[api
 	}
 	operation, err := s.o.Record.Operation(ctx, id)
 	if err != nil {
-		return nil, err
+		return nil, api.AfterAChange(err)
 	}
 	return web.Accepted(operation).At(operationPath(id)), nil
 }

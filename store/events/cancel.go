@@ -52,7 +52,7 @@ func (s *Store) Cancel(ctx context.Context, id string) (r *api.EventReport, made
 			return nil, false, err
 		}
 		if w, err = s.whole(ctx, id); err != nil {
-			return nil, false, err
+			return nil, false, api.AfterAChange(err)
 		}
 	}
 	if w.openings, err = s.openings(ctx, w); err != nil {
@@ -81,9 +81,10 @@ func (s *Store) cancel(ctx context.Context, w *whole) (made bool, err error) {
 		}
 	}
 	if err := s.cancelled.add(ctx, oldest, w.id); err != nil {
-		return false, err
+		return false, api.AfterAChange(err)
 	}
-	return s.mark(ctx, shard, w.id, queue.CancelledEverywhere)
+	made, err = s.mark(ctx, shard, w.id, queue.CancelledEverywhere)
+	return made, api.AfterAChange(err)
 }
 
 // mark sets the mark of an event, unless the event is over and has none. made reports whether it was not set before.

@@ -120,9 +120,9 @@ func (s *Store) Replay(ctx context.Context, id, after string) error {
 		return err
 	}
 	if err := s.set(ctx, w.Series, lanes, 1); err != nil {
-		return err
+		return api.AfterAChange(err) // some lanes may begin again
 	}
-	return s.o.Record.TouchWebhook(ctx, id) // who sends may wait, and does not look at Redis meanwhile
+	return api.AfterAChange(s.o.Record.TouchWebhook(ctx, id)) // who sends may wait, and does not look at Redis meanwhile
 }
 
 // Failing is what takes no facts.

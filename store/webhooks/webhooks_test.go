@@ -242,3 +242,18 @@ func TestH5_Status(t *testing.T) {
 		}
 	})
 }
+
+// H4: if some of a replay may have begun, the answer does not say that nothing happened.
+func TestH4_HalfAReplay(t *testing.T) {
+	t.Parallel()
+	away := false
+	w := setup(t, storetest.Faulty(t, storetest.Open(t, storetest.Redis(t).URL()), func(name string, answered bool) error {
+		if away && name == "webhook_begin" && !answered {
+			return storetest.ErrCut
+		}
+		return nil
+	}))
+	w.mustPut("shop", someRequest())
+	away = true
+	storetest.WantCode(t, w.Replay(t.Context(), "shop", "1 2"), api.CodeUnknownOutcome)
+}
