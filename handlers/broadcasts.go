@@ -102,7 +102,9 @@ func (s *server) getBroadcast(ctx context.Context, in *broadcastRequest) (*web.R
 //	@Summary		End a broadcast
 //	@Description	Deletes the channel of an object, for good: its subscribers get nothing more, and no other channel has its name. While
 //	@Description	APNs' management host is out of reach, the broadcast is `closing`, and its channel is deleted later. Ending a broadcast
-//	@Description	that is not there changes nothing. Send an event with the action `end` before, so that phones take the activity away.
+//	@Description	that is not there changes nothing. Send an event with the action `end` before, and wait until its report has
+//	@Description	`broadcast.sent: 1`: an `end` that was not sent by then reaches no phone. Or give the broadcast an earlier `ends_at`
+//	@Description	instead, which leaves an hour for the `end`.
 //	@Tags			push
 //	@ID				deleteBroadcast
 //	@Param			object	path	string	true	"The object"	example(match:42)
