@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"fanfare/api"
 	"fanfare/store/apps"
@@ -117,20 +118,24 @@ func TestH1_PausesAreTold(t *testing.T) {
 	defer stop()
 	s := apps.New(db, apps.Options{Tells: func(string) bool { return true }, Left: func() { w.s.Left(box) }})
 	other := apps.New(db, apps.Options{Tells: func(string) bool { return true }}) // of a process that dies before it moves what it left
-	after := w.mustRead(api.FactsNow, 1).Next
-	for n := range 6 {
-		store := []*apps.Store{s, other}[n/2%2]
-		want, change := api.FactAppPaused, func() (bool, error) { return store.PauseApp(t.Context(), "a/production", "InvalidProviderToken") }
-		if n%2 == 1 {
-			want, change = api.FactAppResumed, func() (bool, error) { return store.ResumeApp(t.Context(), "a/production") }
-		}
-		_, err := change()
-		storetest.Must(t, err)
-		list, err := w.s.Read(t.Context(), waiting(t, soon), after, nil, 10)
-		if err != nil || len(list.Items) != 1 || list.Items[0].Type != want || list.Items[0].Key != "a/production" {
-			t.Fatalf("change %d: %v, %v", n, list, err)
-		}
-		after = list.Next
+	after, paused := w.mustRead(api.FactsNow, 1).Next, false
+	for _, store := range []*apps.Store{s, other} {
+		storetest.InTime(t, time.Second, "what has become of the app is told", func(int) time.Duration {
+			want, change := api.FactAppPaused, func() (bool, error) { return store.PauseApp(t.Context(), "a/production", "InvalidProviderToken") }
+			if paused {
+				want, change = api.FactAppResumed, func() (bool, error) { return store.ResumeApp(t.Context(), "a/production") }
+			}
+			paused = !paused
+			began := time.Now()
+			_, err := change()
+			storetest.Must(t, err)
+			list, err := w.s.Read(t.Context(), waiting(t, soon), after, nil, 10)
+			if err != nil || len(list.Items) != 1 || list.Items[0].Type != want || list.Items[0].Key != "a/production" {
+				t.Fatalf("%s: %v, %v", want, list, err)
+			}
+			after = list.Next
+			return time.Since(began)
+		})
 	}
 }
 

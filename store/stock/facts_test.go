@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -22,6 +23,7 @@ import (
 // toldFact is a fact that a step has left.
 type toldFact struct {
 	typ, key, at string
+	left         time.Time // by Redis' clock
 	data         struct {
 		Sale, Reservation, User, SKU string
 		Lines                        []api.Line
@@ -64,6 +66,10 @@ func (w *liveWorld) facts() (all []toldFact) {
 	for n := range api.MaxPartitions {
 		for _, m := range w.db.Client().XRange(context.Background(), newPartition(w.sale, n).facts, "-", "+").Val() {
 			f := toldFact{typ: fmt.Sprint(m.Values["t"]), key: fmt.Sprint(m.Values["k"]), at: fmt.Sprint(m.Values["a"])}
+			ms, _, _ := strings.Cut(m.ID, "-")
+			left, err := strconv.ParseInt(ms, 10, 64)
+			storetest.Must(w.t, err)
+			f.left = time.UnixMilli(left)
 			storetest.Must(w.t, json.Unmarshal([]byte(fmt.Sprint(m.Values["d"])), &f.data))
 			if f.data.Sale != w.sale {
 				w.t.Fatalf("a fact of another sale: %+v", f)
@@ -101,7 +107,7 @@ func (w *liveWorld) put(r *api.SaleRequest) {
 }
 
 // H1: a sale with one partition tells by each step that makes a sku low, and by no other: a reservation, a change of the stock or of
-// low_at, and not while it stays low.
+// low_at, its making, and not while it stays low.
 func TestH1_AStepTellsThatASKUIsLow(t *testing.T) {
 	t.Parallel()
 	eachOwnLive(t, func(t *testing.T, plain *liveWorld) {
@@ -156,6 +162,11 @@ func TestH1_AStepTellsThatASKUIsLow(t *testing.T) {
 		if now := w.below(); len(now) != before+2 {
 			t.Errorf("no low_at told %q", now[before:])
 		}
+		made, _ := newLiveWorld(t, plain.db).telling(api.FactStockBelow)
+		r = made.request(offer{stock: map[string]int64{"a": 3, "b": 9}})
+		r.Items[0].LowAt, r.Items[1].LowAt = new(int64(3)), new(int64(8))
+		made.mustPutNew(r)
+		made.wantBelow("a 3/3")
 	})
 }
 
@@ -383,6 +394,10 @@ func TestH1_HoldsThatExpireAreToldOnce(t *testing.T) {
 			default:
 				expired[r.ID] = r
 			}
+		}
+		w.mustReserve("erased", units("s", 1))
+		if e, err := w.EraseUser(ctx, w.sale, "erased", w.now().UnixMilli()); err != nil || e.Released != 1 {
+			t.Errorf("erased: %+v, %v", e, err)
 		}
 		for id := range expired {
 			w.overdue(id)
