@@ -13,6 +13,7 @@ import (
 
 	"fanfare/api"
 	"fanfare/store/storetest"
+	"fanfare/store/webhooks"
 )
 
 // process runs a sender and its webhooks.
@@ -22,7 +23,11 @@ type process struct {
 }
 
 func (w *world) start(p *Poster, change ...func(*Options)) *process {
-	store := w.store()
+	return w.startWith(w.store(), p, change...)
+}
+
+// startWith is start with the webhooks of the process.
+func (w *world) startWith(store *webhooks.Store, p *Poster, change ...func(*Options)) *process {
 	s := w.sender(store, p)
 	for _, f := range change {
 		f(&s.o)
@@ -114,25 +119,52 @@ func TestH4_WebhooksComeAndGo(t *testing.T) {
 	most := int64(10)
 	_, _, err = w.Put(t.Context(), "shop", &api.WebhookRequest{URL: s.URL, Types: []string{"a"}, Max: &most, State: api.WebhookOff})
 	storetest.Must(t, err)
-	free := func() bool {
-		for lane := range 3 {
-			a, err := w.sender(w.Store, nil).o.Locks.TryAcquire(t.Context(), strconv.Itoa(lane))
-			if err != nil || a.Lease == nil {
-				return false
-			}
-			_, err = a.Lease.Release(t.Context())
-			storetest.Must(t, err)
-		}
-		return true
-	}
-	storetest.Eventually(t, soon, "no lane is owned without a webhook", free)
+	storetest.Eventually(t, soon, "no lane is owned without a webhook", w.free)
 	quiet := s.count()
 	w.feed.add(2, "a", "k", 1)
 	w.mustPut("shop", s.URL, 10)
 	storetest.Eventually(t, soon, "what happened meanwhile", func() bool { return s.count() == quiet+1 })
 
 	storetest.Must(t, w.Delete(t.Context(), "shop"))
-	storetest.Eventually(t, soon, "no lane is owned", free)
+	storetest.Eventually(t, soon, "no lane is owned", w.free)
+}
+
+// H4: a change of a webhook has its effect within three seconds.
+func TestH4_AChangeHasItsEffectInTime(t *testing.T) {
+	t.Parallel()
+	w := setup(t, 1)
+	s := newReceiver(t, nil)
+	_, secret := w.mustPut("shop", s.URL, 10)
+	s.expect(secret)
+	w.start(poster(s))
+	turn := func(state api.WebhookState) {
+		t.Helper()
+		_, _, err := w.Put(t.Context(), "shop", &api.WebhookRequest{URL: s.URL, Types: []string{"a"}, Max: new(int64(10)), State: state})
+		storetest.Must(t, err)
+	}
+	storetest.InTime(t, 3*time.Second, "a webhook that is turned on gets a fact", func(n int) time.Duration {
+		turn(api.WebhookOff)
+		storetest.Eventually(t, soon, "no lane is owned", w.free)
+		w.feed.add(0, "a", "k", 1)
+		began := time.Now()
+		turn(api.WebhookOn)
+		storetest.Eventually(t, soon, "the fact", func() bool { return s.count() == n+1 })
+		return time.Since(began)
+	})
+}
+
+// free reports whether no process owns a lane.
+func (w *world) free() bool {
+	w.t.Helper()
+	for lane := range w.feed.Lanes() {
+		a, err := w.sender(w.Store, nil).o.Locks.TryAcquire(w.t.Context(), strconv.Itoa(lane))
+		if err != nil || a.Lease == nil {
+			return false
+		}
+		_, err = a.Lease.Release(w.t.Context())
+		storetest.Must(w.t, err)
+	}
+	return true
 }
 
 // H4: a process that dies leaves its lanes, and another one goes on when the lease ends.

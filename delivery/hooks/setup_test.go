@@ -240,7 +240,13 @@ type world struct {
 
 func setup(t testing.TB, lanes int) *world {
 	t.Helper()
-	w := &world{t: t, redis: storetest.Open(t, "embedded"), url: storetest.SQLite(t), feed: newMemory(lanes)}
+	return setupSQL(t, lanes, storetest.SQLite(t))
+}
+
+// setupSQL is setup with a database.
+func setupSQL(t testing.TB, lanes int, url string) *world {
+	t.Helper()
+	w := &world{t: t, redis: storetest.Open(t, "embedded"), url: url, feed: newMemory(lanes)}
 	w.told = w.feed
 	w.Store = w.store()
 	return w
@@ -249,8 +255,15 @@ func setup(t testing.TB, lanes int) *world {
 // store is the webhooks of one more process.
 func (w *world) store() *webhooks.Store {
 	w.t.Helper()
+	return w.storeOn(w.url, 0)
+}
+
+// storeOn is the same with a way to the database of its own, and a time after which webhooks that cannot be read are forgotten; 0: the
+// default.
+func (w *world) storeOn(url string, outdated time.Duration) *webhooks.Store {
+	w.t.Helper()
 	return webhooks.New(webhooks.Options{
-		Record: storetest.Record(w.t, w.url), DB: w.redis, Feed: w.told, Plain: true,
+		Record: storetest.Record(w.t, url), DB: w.redis, Feed: w.told, Plain: true, Outdated: outdated,
 		Beside: func(lane int, name string) string { return fmt.Sprintf("ff:{test:%d}:%s", lane, name) },
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"fanfare/api"
+	"fanfare/store/record"
 	"fanfare/store/storetest"
 )
 
@@ -23,7 +24,7 @@ func TestH4_AProcessWithoutTheDatabaseStops(t *testing.T) {
 	if err := s.Load(t.Context()); err == nil || known() != 1 {
 		t.Errorf("right after the cut %d are known, %v", known(), err)
 	}
-	s.outdated = time.Nanosecond
+	s.o.Outdated = time.Nanosecond
 	_, changed := s.All()
 	for range 2 {
 		if err := s.Load(t.Context()); err == nil || known() != 0 {
@@ -38,5 +39,33 @@ func TestH4_AProcessWithoutTheDatabaseStops(t *testing.T) {
 	s.o.Record = back
 	if err := s.Load(t.Context()); err != nil || known() != 1 {
 		t.Errorf("with the database %d are known, %v", known(), err)
+	}
+}
+
+// H4: a database that does not answer puts that off no longer than one that refuses.
+func TestH4_AProcessWhoseDatabaseHangsStops(t *testing.T) {
+	t.Parallel()
+	proxy, url := storetest.ProxyTo(t, storetest.MySQL(t))
+	db, err := record.Open(t.Context(), record.Options{URL: url, Timeout: time.Hour})
+	storetest.Must(t, err)
+	t.Cleanup(func() { _ = db.Close() })
+	s := New(Options{Record: db, Outdated: time.Second})
+	r := &api.WebhookRequest{URL: "https://shop.example.com/", Types: []string{api.FactEventDone}, Max: new(int64(1)), State: api.WebhookOn}
+	_, _, err = db.PutWebhook(t.Context(), "shop", r, "secret", "series")
+	storetest.Must(t, err)
+	storetest.Must(t, s.Load(t.Context()))
+	if all, _ := s.All(); len(all) != 1 {
+		t.Fatalf("%d are known", len(all))
+	}
+	proxy.Hold(true)
+	done := make(chan error, 1)
+	go func() { done <- s.Load(t.Context()) }()
+	select {
+	case err := <-done:
+		if all, _ := s.All(); err == nil || len(all) != 0 {
+			t.Errorf("%d are known, %v", len(all), err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("it waits for an answer")
 	}
 }

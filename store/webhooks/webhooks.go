@@ -27,8 +27,8 @@ const (
 	pollEvery = time.Second
 	// readEvery is how often it reads all webhooks although nobody has changed one: by then a secret may have ended.
 	readEvery = time.Minute
-	// outdated is after how long a process that cannot read the webhooks forgets them: they may have been deleted.
-	outdated = time.Minute
+	// defaultOutdated is the default of Options.Outdated.
+	defaultOutdated = time.Minute
 	// secretBytes is the size of a secret.
 	secretBytes = 32
 	// secretPrefix begins a secret, so that it can be told from other ones (Standard Webhooks).
@@ -62,6 +62,8 @@ type Options struct {
 	Feed   Feed
 	// Plain allows URLs without TLS.
 	Plain bool
+	// Outdated is after how long a process that cannot read the webhooks forgets them, because they may have been deleted; default 1 min.
+	Outdated time.Duration
 	// Logger hears of a database that is away; default: nobody.
 	Logger *slog.Logger
 }
@@ -71,8 +73,7 @@ type Store struct {
 	o           Options
 	begin, step *redisdb.Script
 	known       atomic.Pointer[known]
-	checked     time.Time     // when Load was last sure of what is known
-	outdated    time.Duration // tests shorten it
+	checked     time.Time // when Load was last sure of what is known
 }
 
 // known are the webhooks as they were read last. It is never changed once published.
@@ -86,7 +87,8 @@ type known struct {
 // New makes a Store. It starts nothing.
 func New(o Options) *Store {
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	s := &Store{o: o, begin: redisdb.MustScript(scripts, "lua/webhook_begin.lua"), step: redisdb.MustScript(scripts, "lua/webhook_step.lua"), outdated: outdated}
+	o.Outdated = cmp.Or(o.Outdated, defaultOutdated)
+	s := &Store{o: o, begin: redisdb.MustScript(scripts, "lua/webhook_begin.lua"), step: redisdb.MustScript(scripts, "lua/webhook_step.lua")}
 	s.known.Store(&known{version: -1, changed: make(chan struct{})})
 	return s
 }
@@ -97,12 +99,17 @@ func (s *Store) Run(ctx context.Context) error {
 	return nil
 }
 
-// Load reads the webhooks if one was changed. If it could not for a minute, there are none for All until it can again, so that a process
-// that is cut off from the database sends nothing to a webhook that was deleted. It must not run twice at once.
+// Load reads the webhooks if one was changed. If it could not for as long as Options.Outdated, there are none for All until it can again,
+// so that a process that is cut off from the database sends nothing to a webhook that was deleted. It must not run twice at once.
 func (s *Store) Load(ctx context.Context) error {
 	began := time.Now()
+	if len(s.known.Load().all) > 0 { // a query without an answer must not put that off
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, max(pollEvery, s.o.Outdated-time.Since(s.checked)))
+		defer cancel()
+	}
 	if err := s.load(ctx); err != nil {
-		if len(s.known.Load().all) > 0 && time.Since(s.checked) >= s.outdated {
+		if len(s.known.Load().all) > 0 && time.Since(s.checked) >= s.o.Outdated {
 			s.publish(&known{version: -1})
 		}
 		return err
