@@ -10,6 +10,9 @@ local P, counts = string.sub(KEYS[1], 1, -5), KEYS[3]
 -- @include lua/fact_append.lua
 local event, field, few, bucket, user, what, bit, fact, data = unpack(ARGV)
 
+-- The first write comes before the first read: a replica that is taken for the master refuses it, and does not say that it knows of no
+-- such report. No full Redis refuses it, nor the writes after it.
+redis.call('DEL', KEYS[4])
 local report = redis.call('HGET', KEYS[2], field)
 if not report then return 0 end
 local typ, counted = string.match(report, '^.([^ +]*)(%+?)')
@@ -25,7 +28,6 @@ end
 if not noted then return 2 end
 if math.floor(noted / bit) % 2 == 1 then return 4 end
 
-redis.call('DEL', KEYS[4]) -- the first write: no full Redis refuses it, nor the writes after it
 redis.call('HINCRBY', key, user, bit)
 redis.call('HINCRBY', counts, what, 1)
 if fact ~= '' then
