@@ -60,6 +60,10 @@ func TestH1_TheProcessOfADropIsToldOfItsFact(t *testing.T) {
 		wants("a device that is gone", 1)
 		take("bob", 2, 3)
 		wants("a batch that moves devices", 2, 3)
+		mustActivity(t, s, "eve", token(2))
+		wants("an activity that takes a device", 2)
+		mustActivity(t, s, "bob", token(2))
+		wants("an activity that moves")
 		on = false
 		take("bob", 4, 5)
 		wants("a batch without the type")

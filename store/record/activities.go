@@ -26,10 +26,11 @@ func (r *deviceRow) live() *api.DeviceLive {
 }
 
 // PutActivity registers an activity for a user under w.Token, and takes the token from the user who had it, as PutDevice does
-// a device. target is its api.Device.Target. A user has at most api.MaxActivities that have not ended. An activity of FCM
-// needs the phone as a device of the same user. c.Gone are the activities that made room.
+// a device. If it was a device, that is told as PutDevice tells it. target is its api.Device.Target. A user has at most
+// api.MaxActivities that have not ended. An activity of FCM needs the phone as a device of the same user. c.Gone are the
+// activities that made room.
 func (db *DB) PutActivity(ctx context.Context, w DeviceWrite, r *api.ActivityRequest, target string) (done *api.Activity, created bool, c Change, err error) {
-	var gone []string
+	var gone, told []string
 	c, err = db.writeSettings(ctx, settingsWrite{users: w.Users(), tokens: w.Tokens(), do: func(ctx context.Context, tx *sqlx.Tx, now int64) error {
 		row := deviceRow{Token: w.Token, User: w.User, Platform: r.Platform, Topic: r.Topic, Environment: string(r.Environment), Locale: r.Locale,
 			Target: target, State: string(api.DeviceActive), RegisteredAt: now, Object: r.Object, AttributesType: r.AttributesType}
@@ -53,12 +54,15 @@ func (db *DB) PutActivity(ctx context.Context, w DeviceWrite, r *api.ActivityReq
 		had := old[w.Token]
 		device := list[0].device()
 		done, created = new(device.Activity()), had.User != w.User || had.Object == ""
-		return nil
+		if w.Tells != nil && w.Tells() {
+			told, err = db.tellFacts(ctx, tx, movedDevices(list, old, now))
+		}
+		return err
 	}})
 	if err != nil {
 		return nil, false, Change{}, err
 	}
-	c.Gone = gone
+	c.Gone, c.Told = gone, told
 	return done, created, c, nil
 }
 

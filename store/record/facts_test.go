@@ -79,7 +79,8 @@ func TestH1_ADropHasItsFact(t *testing.T) {
 	})
 }
 
-// No fact tells of calls that change the caller's own devices, of changes that do not happen, or of types that are off.
+// No fact tells of calls that change the caller's own devices, of users who are erased, of changes that do not happen, or of types that
+// are off.
 func TestH1_NoFactWithoutADrop(t *testing.T) {
 	t.Parallel()
 	eachRecord(t, func(t *testing.T, db *record.DB) {
@@ -107,8 +108,40 @@ func TestH1_NoFactWithoutADrop(t *testing.T) {
 		mustActivity(t, db, "alice", "", token(5), activity())
 		_, _, err = db.PutDevice(ctx, record.DeviceWrite{User: "bob", Token: token(5), Owner: "alice", Tells: yes}, request())
 		storetest.Must(t, err)
+		mustPut(t, db, "erased", token(6))
+		erase, err := db.StartErasure(ctx, "erased", time.Now().UnixMilli())
+		storetest.Must(t, err)
+		o, err := db.OpenOperation(ctx, erase)
+		storetest.Must(t, err)
+		if c, err := db.EraseSettings(ctx, o); err != nil || len(c.Users) != 1 {
+			t.Errorf("erased: %+v, %v", c, err)
+		}
 		if n := mustFacts(t, db); n != 0 {
 			t.Errorf("%d facts on record", n)
+		}
+	})
+}
+
+// H1: a device is lost, too, when another user registers its token for an activity, and only then.
+func TestH1_AnActivityTakesADevice(t *testing.T) {
+	t.Parallel()
+	eachRecord(t, func(t *testing.T, db *record.DB) {
+		mustPut(t, db, "alice", token(1))
+		mustPut(t, db, "dave", token(2))
+		take := func(user, owner string, n int, want ...string) {
+			t.Helper()
+			_, _, c, err := db.PutActivity(t.Context(), record.DeviceWrite{User: user, Token: token(n), Owner: owner, Tells: yes}, activity(), "")
+			storetest.Must(t, err)
+			if !slices.Equal(c.Told, want) {
+				t.Errorf("%s after %q: told %v, want %v", user, owner, c.Told, want)
+			}
+		}
+		take("bob", "alice", 1, api.TokenDigest(token(1)))
+		take("carol", "bob", 1) // it was an activity
+		take("dave", "dave", 2)
+		want := []string{"device.dropped alice 00000000 apns com.example.app sandbox moved"}
+		if got := toldOf(t, db, token(1)); !slices.Equal(got, want) || mustFacts(t, db) != 1 {
+			t.Errorf("told %q, want %q; %d facts", got, want, mustFacts(t, db))
 		}
 	})
 }
