@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"math/rand/v2"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -275,26 +274,4 @@ func (s *Store) checkTimes(ctx context.Context, id string, e *api.EventRequest) 
 		return sendAt, api.Invalid("send_at", "before", "must be before expires_at")
 	}
 	return e.SendAt.Time, nil
-}
-
-// storedAudience removes duplicate users. If there are many users, it puts them into pages that are
-// stored as the job's attachment.
-func storedAudience(a *api.Audience) (Audience, []string) {
-	if len(a.Users) == 0 {
-		return Audience{ContactsOf: a.ContactsOf, Chat: a.Chat, Topic: a.Topic, All: a.All, ActivitiesOf: a.ActivitiesOf, Broadcast: a.Broadcast}, nil
-	}
-	users := a.Users
-	if len(users) > 1 {
-		users = slices.Clone(users)
-		slices.Sort(users)
-		users = slices.Compact(users)
-	}
-	if len(users) <= inlineUsers {
-		return Audience{Users: users}, nil
-	}
-	var pages []string
-	for page := range slices.Chunk(users, PageSize) {
-		pages = append(pages, joinPage(page))
-	}
-	return Audience{Pages: len(pages)}, pages
 }

@@ -1,7 +1,6 @@
 package events
 
 import (
-	"context"
 	"time"
 
 	"fanfare/api"
@@ -23,19 +22,6 @@ type Broadcast struct {
 func BroadcastOf(b *api.Broadcast) *Broadcast {
 	return &Broadcast{Object: b.Object, Topic: b.Topic + api.PushLiveActivity.TopicSuffix(), Environment: b.Environment, Channel: b.Channel,
 		Latest: b.Keep == api.KeepLatest}
-}
-
-// audience is the audience of an event in its queue entry, with the pages of a large one.
-func (s *Store) audience(ctx context.Context, a *api.Audience) (Audience, []string, error) {
-	if a.Broadcast == "" {
-		stored, pages := storedAudience(a)
-		return stored, pages, nil
-	}
-	b, err := s.o.Broadcast(ctx, a.Broadcast)
-	if err != nil {
-		return Audience{}, nil, err
-	}
-	return Audience{Broadcast: a.Broadcast, Channel: BroadcastOf(b)}, nil, nil
 }
 
 // ChannelExpiration is the expiration, in Unix seconds, that a channel takes now for a push with this one. latest says that the

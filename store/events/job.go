@@ -1,8 +1,10 @@
 package events
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -190,3 +192,38 @@ func joinPage(users []string) string { return strings.Join(users, " ") }
 
 // SplitPage reads the users of one item of an event's attachment.
 func SplitPage(item string) []string { return strings.Fields(item) }
+
+// audience is the audience of an event in its queue entry, with the pages of a large one.
+func (s *Store) audience(ctx context.Context, a *api.Audience) (Audience, []string, error) {
+	if a.Broadcast == "" {
+		stored, pages := storedAudience(a)
+		return stored, pages, nil
+	}
+	b, err := s.o.Broadcast(ctx, a.Broadcast)
+	if err != nil {
+		return Audience{}, nil, err
+	}
+	return Audience{Broadcast: a.Broadcast, Channel: BroadcastOf(b)}, nil, nil
+}
+
+// storedAudience removes duplicate users. If there are many users, it puts them into pages that are
+// stored as the job's attachment.
+func storedAudience(a *api.Audience) (Audience, []string) {
+	if len(a.Users) == 0 {
+		return Audience{ContactsOf: a.ContactsOf, Chat: a.Chat, Topic: a.Topic, All: a.All, ActivitiesOf: a.ActivitiesOf, Broadcast: a.Broadcast}, nil
+	}
+	users := a.Users
+	if len(users) > 1 {
+		users = slices.Clone(users)
+		slices.Sort(users)
+		users = slices.Compact(users)
+	}
+	if len(users) <= inlineUsers {
+		return Audience{Users: users}, nil
+	}
+	var pages []string
+	for page := range slices.Chunk(users, PageSize) {
+		pages = append(pages, joinPage(page))
+	}
+	return Audience{Pages: len(pages)}, pages
+}
