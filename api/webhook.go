@@ -41,11 +41,14 @@ type WebhookRequest struct {
 
 // Webhook is a webhook on record. It does not show the secrets.
 type Webhook struct {
-	ID    string       `json:"id" example:"shop"`
-	URL   string       `json:"url" example:"https://shop.example.com/hooks/fanfare"`
-	Types []string     `json:"types" example:"event.done"`
-	Max   int64        `json:"max" example:"100"`
-	State WebhookState `json:"state" enums:"on,off" example:"on"`
+	ID string `json:"id" example:"shop"`
+	// Version is another, larger number after each change of url, types, max or state, and after the webhook was deleted and made
+	// again. A new secret and a replay leave it as it is.
+	Version int64        `json:"version" example:"7"`
+	URL     string       `json:"url" example:"https://shop.example.com/hooks/fanfare"`
+	Types   []string     `json:"types" example:"event.done"`
+	Max     int64        `json:"max" example:"100"`
+	State   WebhookState `json:"state" enums:"on,off" example:"on"`
 	// Gone says that the receiver has turned the webhook off, by the answer 410.
 	Gone bool `json:"gone,omitempty"`
 	// SecretAt is when the newest secret was made, and OldSecretUntil how long the one before it signs as well. Absent: only

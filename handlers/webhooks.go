@@ -9,7 +9,8 @@ import (
 )
 
 type putWebhookRequest struct {
-	ID   string `path:"id" validate:"identifier"`
+	ID string `path:"id" validate:"identifier"`
+	Condition
 	Body api.WebhookRequest
 }
 
@@ -20,27 +21,39 @@ type putWebhookRequest struct {
 //	@Description	what happens from now on, and from `since` on nothing is missing. Its secret is in this answer and in no other: if the
 //	@Description	answer was lost, make another secret. A webhook that is replaced goes on where it is, with its secret; one that its receiver
 //	@Description	has turned off by 410 is turned on again. The call is logged.
+//	@Description
+//	@Description	Without `If-Match` and `If-None-Match` the call replaces what is there. With one of them it is a compare-and-set: if
+//	@Description	the condition does not hold, 412 `version_mismatch` contains the present webhook, its `version` and its ETag.
 //	@Tags			facts
 //	@ID				putWebhook
 //	@Accept			json
 //	@Produce		json
-//	@Param			id		path		string				true	"The webhook's id"	example(shop)
-//	@Param			webhook	body		api.WebhookRequest	true	"Where facts are sent, and which"
-//	@Success		200		{object}	api.PutWebhook		"Replaced, without its secret"
-//	@Success		201		{object}	api.PutWebhook		"Made, with its secret"
-//	@Failure		422		{object}	api.Problem			"validation_failed"
-//	@Failure		429		{object}	api.Problem			"too_many_names (there are 100 other webhooks), rate_limited"
+//	@Param			id				path		string				true	"The webhook's id"	example(shop)
+//	@Param			If-Match		header		string				false	"ETags of the versions to replace, or *"
+//	@Param			If-None-Match	header		string				false	"*: only if there is no such webhook yet; ETags: only if the webhook is at none of these versions"
+//	@Param			webhook			body		api.WebhookRequest	true	"Where facts are sent, and which"
+//	@Success		200				{object}	api.PutWebhook		"Replaced, without its secret"
+//	@Success		201				{object}	api.PutWebhook		"Made, with its secret"
+//	@Header			200,201			{string}	ETag				"The version"
+//	@Failure		412				{object}	api.Problem			"version_mismatch, with version and webhook"
+//	@Failure		422				{object}	api.Problem			"validation_failed"
+//	@Failure		429				{object}	api.Problem			"too_many_names (there are 100 other webhooks), rate_limited"
 //	@Router			/v1/webhooks/{id} [put]
 func (s *server) putWebhook(ctx context.Context, in *putWebhookRequest) (*web.Reply[api.PutWebhook], error) {
+	match, err := in.match()
+	if err != nil {
+		return nil, err
+	}
 	if err := knownFacts(in.Body.Types); err != nil {
 		return nil, err
 	}
-	w, secret, err := s.o.Webhooks.Put(ctx, in.ID, &in.Body)
+	w, secret, err := s.o.Webhooks.Put(ctx, in.ID, &in.Body, match)
 	if err != nil {
 		return nil, err
 	}
 	s.web.LogChange(ctx, "webhooks.put", in.ID)
-	return web.Put(&api.PutWebhook{Webhook: *w, Secret: secret, Since: api.At(w.UpdatedAt.Add(facts.Known))}, secret != ""), nil
+	put := &api.PutWebhook{Webhook: *w, Secret: secret, Since: api.At(w.UpdatedAt.Add(facts.Known))}
+	return web.Put(put, secret != "").Version(w.Version), nil
 }
 
 // listWebhooks lists the webhooks.
@@ -67,37 +80,60 @@ type webhookRequest struct {
 	ID string `path:"id" validate:"identifier"`
 }
 
+type getWebhookRequest struct {
+	ID          string `path:"id" validate:"identifier"`
+	IfNoneMatch string `header:"If-None-Match"`
+}
+
 // getWebhook shows a webhook.
 //
 //	@Summary		Show a webhook
 //	@Description	Shows a webhook without its secrets, and how far it has come: its position, how long the oldest fact that it has not taken is
-//	@Description	there, the last answer, and since when nothing was taken, in any of its lanes.
+//	@Description	there, the last answer, and since when nothing was taken, in any of its lanes. The ETag changes with anything in the answer.
+//	@Description	In `If-Match` only the version in it counts, so that a fact that is sent between reading and changing does not refuse the
+//	@Description	change. With `If-None-Match` an unchanged answer is 304 without a body.
 //	@Tags			facts
 //	@ID				getWebhook
 //	@Produce		json
-//	@Param			id	path		string				true	"The webhook's id"	example(shop)
-//	@Success		200	{object}	api.WebhookStatus	"The webhook"
-//	@Failure		404	{object}	api.Problem			"not_found"
+//	@Param			id				path		string				true	"The webhook's id"	example(shop)
+//	@Param			If-None-Match	header		string				false	"ETags that the caller has, or *"
+//	@Success		200				{object}	api.WebhookStatus	"The webhook"
+//	@Success		304				"Nothing has changed"
+//	@Header			200,304			{string}	ETag				"The version and a digest of the answer"
+//	@Failure		404				{object}	api.Problem			"not_found"
 //	@Router			/v1/webhooks/{id} [get]
-func (s *server) getWebhook(ctx context.Context, in *webhookRequest) (*web.Reply[api.WebhookStatus], error) {
+func (s *server) getWebhook(ctx context.Context, in *getWebhookRequest) (*web.Reply[api.WebhookStatus], error) {
 	status, err := s.o.Webhooks.Status(ctx, in.ID)
 	if err != nil {
 		return nil, err
 	}
-	return web.OK(status), nil
+	return web.OK(status).Tagged(status.Version).UnlessMatched(in.IfNoneMatch), nil
+}
+
+type deleteWebhookRequest struct {
+	ID string `path:"id" validate:"identifier"`
+	Condition
 }
 
 // deleteWebhook removes a webhook.
 //
 //	@Summary		Remove a webhook
-//	@Description	Nothing more is sent, after 3 s at the latest. Removing a webhook that is not there changes nothing. The call is logged.
+//	@Description	Nothing more is sent, after 3 s at the latest. Removing a webhook that is not there changes nothing. With `If-Match` or
+//	@Description	`If-None-Match` the webhook is removed only if the condition holds. The call is logged.
 //	@Tags			facts
 //	@ID				deleteWebhook
-//	@Param			id	path	string	true	"The webhook's id"	example(shop)
-//	@Success		204	"Removed, or not there"
+//	@Param			id				path	string	true	"The webhook's id"	example(shop)
+//	@Param			If-Match		header	string	false	"ETags of the versions to remove, or *"
+//	@Param			If-None-Match	header	string	false	"ETags: only if the webhook is at none of these versions"
+//	@Success		204				"Removed, or not there"
+//	@Failure		412				{object}	api.Problem	"version_mismatch, with version and webhook"
 //	@Router			/v1/webhooks/{id} [delete]
-func (s *server) deleteWebhook(ctx context.Context, in *webhookRequest) (*web.Reply[web.Nothing], error) {
-	if err := s.o.Webhooks.Delete(ctx, in.ID); err != nil {
+func (s *server) deleteWebhook(ctx context.Context, in *deleteWebhookRequest) (*web.Reply[web.Nothing], error) {
+	match, err := in.match()
+	if err != nil {
+		return nil, err
+	}
+	if err := s.o.Webhooks.Delete(ctx, in.ID, match); err != nil {
 		return nil, err
 	}
 	s.web.LogChange(ctx, "webhooks.delete", in.ID)

@@ -25,7 +25,7 @@ func TestH7_SecretsAreShownOnce(t *testing.T) {
 	eachSQL(t, func(t *testing.T, w *world) {
 		const request = `{"url":"https://shop.example.com/h?token=hidden","types":["event.done"],"max":7}`
 		shown := func(more string) string {
-			return `{"id":"s","url":"https://shop.example.com/h?token=hidden","types":["event.done"],"max":7,"state":"on","secret_at":"*","created_at":"*","updated_at":"*"` + more + `}`
+			return `{"id":"s","version":"*","url":"https://shop.example.com/h?token=hidden","types":["event.done"],"max":7,"state":"on","secret_at":"*","created_at":"*","updated_at":"*"` + more + `}`
 		}
 		w.get(hookS).wants(t, 404, problem(api.CodeNotFound, "there is no webhook s"))
 		w.get("/v1/webhooks").wants(t, 200, `{"items":[]}`)

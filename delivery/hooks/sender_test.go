@@ -117,7 +117,7 @@ func TestH4_WebhooksComeAndGo(t *testing.T) {
 	storetest.Eventually(t, soon, "a fact that both have signed", func() bool { return s.count() > before })
 
 	most := int64(10)
-	_, _, err = w.Put(t.Context(), "shop", &api.WebhookRequest{URL: s.URL, Types: []string{"a"}, Max: &most, State: api.WebhookOff})
+	_, _, err = w.Put(t.Context(), "shop", &api.WebhookRequest{URL: s.URL, Types: []string{"a"}, Max: &most, State: api.WebhookOff}, api.Match{})
 	storetest.Must(t, err)
 	storetest.Eventually(t, soon, "no lane is owned without a webhook", w.free)
 	quiet := s.count()
@@ -125,7 +125,7 @@ func TestH4_WebhooksComeAndGo(t *testing.T) {
 	w.mustPut("shop", s.URL, 10)
 	storetest.Eventually(t, soon, "what happened meanwhile", func() bool { return s.count() == quiet+1 })
 
-	storetest.Must(t, w.Delete(t.Context(), "shop"))
+	storetest.Must(t, w.Delete(t.Context(), "shop", api.Match{}))
 	storetest.Eventually(t, soon, "no lane is owned", w.free)
 }
 
@@ -139,7 +139,7 @@ func TestH4_AChangeHasItsEffectInTime(t *testing.T) {
 	w.start(poster(s))
 	turn := func(state api.WebhookState) {
 		t.Helper()
-		_, _, err := w.Put(t.Context(), "shop", &api.WebhookRequest{URL: s.URL, Types: []string{"a"}, Max: new(int64(10)), State: state})
+		_, _, err := w.Put(t.Context(), "shop", &api.WebhookRequest{URL: s.URL, Types: []string{"a"}, Max: new(int64(10)), State: state}, api.Match{})
 		storetest.Must(t, err)
 	}
 	storetest.InTime(t, 3*time.Second, "a webhook that is turned on gets a fact", func(n int) time.Duration {

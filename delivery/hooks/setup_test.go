@@ -289,7 +289,7 @@ func (w *world) sender(store *webhooks.Store, p *Poster) *Sender {
 // mustPut puts a webhook for the type "a", and returns it with its secret.
 func (w *world) mustPut(id, url string, most int64) (*record.Webhook, string) {
 	w.t.Helper()
-	_, secret, err := w.Put(w.t.Context(), id, &api.WebhookRequest{URL: url, Types: []string{"a"}, Max: &most})
+	_, secret, err := w.Put(w.t.Context(), id, &api.WebhookRequest{URL: url, Types: []string{"a"}, Max: &most}, api.Match{})
 	storetest.Must(w.t, err)
 	all, err := w.Get(w.t.Context(), id)
 	storetest.Must(w.t, err)

@@ -271,6 +271,7 @@ CREATE TABLE IF NOT EXISTS fact_types (
 -- +goose StatementBegin
 CREATE TABLE IF NOT EXISTS webhooks (
     id         VARCHAR(128) NOT NULL PRIMARY KEY,
+    version    BIGINT       NOT NULL,
     definition MEDIUMTEXT   NOT NULL,
     series     VARCHAR(64)  NOT NULL,
     gone       BOOLEAN      NOT NULL,

@@ -271,6 +271,7 @@ CREATE TABLE IF NOT EXISTS fact_types (
 -- +goose StatementBegin
 CREATE TABLE IF NOT EXISTS webhooks (
     id         TEXT COLLATE "C" NOT NULL PRIMARY KEY,
+    version    BIGINT           NOT NULL,
     definition TEXT COLLATE "C" NOT NULL,
     series     TEXT COLLATE "C" NOT NULL,
     gone       BOOLEAN          NOT NULL,

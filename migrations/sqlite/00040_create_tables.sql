@@ -271,6 +271,7 @@ CREATE TABLE IF NOT EXISTS fact_types (
 -- +goose StatementBegin
 CREATE TABLE IF NOT EXISTS webhooks (
     id         TEXT    NOT NULL PRIMARY KEY,
+    version    INTEGER NOT NULL,
     definition TEXT    NOT NULL,
     series     TEXT    NOT NULL,
     gone       BOOLEAN NOT NULL,

@@ -90,10 +90,13 @@ func TestTheExamplesShowWhatTheCallsDo(t *testing.T) {
 			t.Errorf("%s: %s, want %s", call, got, want)
 		}
 	}
-	for call, thing := range map[string]string{"PUT /v1/sales/{sale}": "sale", "PUT /v1/event-types/{type}": "event_type"} {
+	things := []string{"sale", "event_type", "webhook", "value"}
+	for call, thing := range map[string]string{"PUT /v1/sales/{sale}": "sale", "PUT /v1/event-types/{type}": "event_type", "PUT /v1/webhooks/{id}": "webhook", "DELETE /v1/webhooks/{id}": "webhook"} {
 		mismatch := all[call].Responses.Status(412).Value.Content[problemJSON].Examples["version_mismatch"].Value.Value.(map[string]any)
-		if _, has := mismatch[thing]; !has || (mismatch["sale"] != nil) == (mismatch["event_type"] != nil) {
-			t.Errorf("%s shows %v", call, mismatch)
+		for _, other := range things {
+			if _, has := mismatch[other]; has != (other == thing) {
+				t.Errorf("%s shows %v", call, mismatch)
+			}
 		}
 	}
 	confirmed := all["POST /v1/sales/{sale}/reservations/{id}/confirm"].Responses.Status(200).Value.Content["application/json"].Example

@@ -71,7 +71,7 @@ var facts = map[api.Code]map[string]any{
 	api.CodeChannelsRefused: {"reason": "FeatureNotEnabled"},
 	api.CodeLockHeld:        {"attempt": 1, "retry_after_ms": 29500},
 	api.CodeLockExhausted:   {"first": true},
-	api.CodeVersionMismatch: {"version": 2, "sale": saleExample, "event_type": eventTypeExample, "value": map[string]any{"theme": "dark"}},
+	api.CodeVersionMismatch: {"version": 2, "sale": saleExample, "event_type": eventTypeExample, "webhook": webhookExample, "value": map[string]any{"theme": "dark"}},
 	api.CodePayloadTooLarge: {"max_bytes": api.MaxBody},
 	api.CodeQueueFull:       {"retry_after_ms": 10000},
 	api.CodeTooManyNames:    {"retry_after_ms": 10000},
@@ -92,6 +92,11 @@ var saleExample = map[string]any{
 var eventTypeExample = map[string]any{
 	"type": "photo.shared", "title": "New photo", "body": "{{.actor}} shared {{.data.album}}", "push_type": "alert", "collapse": true,
 	"retry_unknown": true, "revision": 2, "created_at": "2026-01-02T15:04:05.000Z", "updated_at": "2026-01-02T15:04:06.000Z",
+}
+
+var webhookExample = map[string]any{
+	"id": "shop", "version": 2, "url": "https://shop.example.com/hooks/fanfare", "types": []any{"event.done"}, "max": 100, "state": "on",
+	"secret_at": "2026-01-02T15:04:05.000Z", "created_at": "2026-01-02T15:04:05.000Z", "updated_at": "2026-01-02T15:04:06.000Z",
 }
 
 // typical is the code of a status whose description names no code.
@@ -131,7 +136,7 @@ func problemExample(code api.Code, about string) map[string]any {
 		"code": string(code), "retryable": m.Retryable, "request_id": "QV7Z2M6JKX4T3YRN5WAHBCDEFG",
 	}
 	for name, value := range facts[code] {
-		if !slices.Contains([]string{"sale", "event_type", "value"}, name) || strings.Contains(about, "with ") && strings.Contains(about, name) {
+		if !slices.Contains([]string{"sale", "event_type", "webhook", "value"}, name) || strings.Contains(about, "with ") && strings.Contains(about, name) {
 			e[name] = value
 		}
 	}

@@ -126,6 +126,7 @@ var samples = map[string]any{
 	"DeadLetter.reason":             "max_attempts",
 	"Problem.event_type":            nil,
 	"Problem.sale":                  nil,
+	"Problem.webhook":               nil,
 	"ready":                         true,
 	"recipients":                    2,
 	"revision":                      1,

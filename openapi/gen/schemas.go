@@ -35,7 +35,7 @@ func addFacts(schemas openapi3.Schemas) {
 	} {
 		problem.WithProperty(name, schema)
 	}
-	for name, schema := range map[string]string{"sale": "Sale", "event_type": "EventType"} {
+	for name, schema := range map[string]string{"sale": "Sale", "event_type": "EventType", "webhook": "Webhook"} {
 		problem.Properties[name] = openapi3.NewSchemaRef("#/components/schemas/"+schema, schemas[schema].Value)
 	}
 }

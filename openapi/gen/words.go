@@ -317,5 +317,6 @@ var words = map[string]string{
 	"Problem.scope":      "The scope that the key lacks (`forbidden`)",
 	"Problem.size":       "The size that the payload would have, in bytes (`validation_failed`)",
 	"Problem.state":      "The state of the reservation (`not_held`)",
-	"Problem.version":    "The present version of the sale or the value (0 if there is no such value), or the revision of the event type (`version_mismatch`)",
+	"Problem.version":    "The present version of the sale, the webhook or the value (0 if there is no such value), or the revision of the event type (`version_mismatch`)",
+	"Problem.webhook":    "The present webhook (`version_mismatch`; absent if there is none)",
 }

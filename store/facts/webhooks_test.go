@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"fanfare/api"
+	"fanfare/store/record"
 	"fanfare/store/storetest"
 )
 
@@ -22,7 +23,7 @@ func TestH1_WebhooksTurnTypesOn(t *testing.T) {
 		t.Error("a type is on that nobody wants")
 	}
 	r := &api.WebhookRequest{URL: "https://shop.example.com/", Types: []string{api.FactEventDone}, Max: new(int64(1)), State: api.WebhookOff}
-	_, _, err := db.PutWebhook(t.Context(), "shop", r, "secret", "series")
+	_, _, err := db.PutWebhook(t.Context(), "shop", r, api.Match{}, record.NewWebhook{Secret: "secret", Series: "series"})
 	storetest.Must(t, err)
 	load()
 	if !w.On(api.FactEventDone) || w.On(api.FactNotificationFailed) {
@@ -32,7 +33,7 @@ func TestH1_WebhooksTurnTypesOn(t *testing.T) {
 	if err != nil || len(set.Types) != 0 {
 		t.Errorf("%+v %v", set, err)
 	}
-	storetest.Must(t, db.DeleteWebhook(t.Context(), "shop"))
+	storetest.Must(t, db.DeleteWebhook(t.Context(), "shop", api.Match{}))
 	load()
 	if w.On(api.FactEventDone) {
 		t.Error("the type of a deleted webhook is on")

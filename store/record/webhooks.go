@@ -29,6 +29,7 @@ type Webhook struct {
 // webhookRow is a row of webhooks. The definition is the request with all its defaults.
 type webhookRow struct {
 	ID         string `db:"id"`
+	Version    int64  `db:"version"` // of VersionWebhooks when the definition or gone changed last; 0: there is no such webhook
 	Definition string `db:"definition"`
 	Series     string `db:"series"`
 	Gone       bool   `db:"gone"`
@@ -38,9 +39,10 @@ type webhookRow struct {
 	CreatedAt  int64  `db:"created_at"`
 	UpdatedAt  int64  `db:"updated_at"`
 	Now        int64  `db:"now_ms"`
+	Raised     int64  `db:"raised"` // what VersionWebhooks is in the transaction of a change
 }
 
-const webhookColumns = "id, definition, series, gone, secret, secret_at, old_secrets, created_at, updated_at"
+const webhookColumns = "id, version, definition, series, gone, secret, secret_at, old_secrets, created_at, updated_at"
 
 // oldSecret is a secret that another one has replaced.
 type oldSecret struct {
@@ -48,24 +50,37 @@ type oldSecret struct {
 	Until  int64  `json:"until"` // it signs, in ms
 }
 
-// PutWebhook creates or replaces a webhook, for a request with all its defaults; api.CodeTooManyNames for one too many.
-// A new one gets the secret and the series. The same again changes nothing, but turns on a webhook that its receiver has
-// turned off. Every change raises VersionWebhooks.
-func (db *DB) PutWebhook(ctx context.Context, id string, r *api.WebhookRequest, secret, series string) (w *Webhook, created bool, err error) {
+// NewWebhook is what a webhook gets when it is made.
+type NewWebhook struct{ Secret, Series string }
+
+// ErrNewWebhook says that there is no such webhook, and that the call has nothing to make one of.
+var ErrNewWebhook = errors.New("a new webhook needs a secret and a series")
+
+// PutWebhook creates or replaces a webhook, for a request with all its defaults, if the condition holds for its present
+// version; otherwise api.CodeVersionMismatch. It is api.CodeTooManyNames for one too many, and ErrNewWebhook if one were to be
+// created and made is empty. The same again changes nothing, but turns on a webhook that its receiver has turned off. Every change
+// raises VersionWebhooks.
+func (db *DB) PutWebhook(ctx context.Context, id string, r *api.WebhookRequest, m api.Match, made NewWebhook) (w *Webhook, created bool, err error) {
 	definition, err := json.Marshal(r)
 	if err != nil {
 		return nil, false, fmt.Errorf("put webhook %s: %w", id, err)
 	}
-	w, err = db.changeWebhook(ctx, id, func(ctx context.Context, tx *sqlx.Tx, row *webhookRow) error {
-		if created = row.CreatedAt == 0; created {
-			row.Series, row.Secret, row.SecretAt, row.CreatedAt = series, secret, row.Now, row.Now
-			return db.roomForWebhook(ctx, tx)
+	w, err = db.changeWebhook(ctx, id, m, func(ctx context.Context, tx *sqlx.Tx, row *webhookRow) error {
+		if created = row.Version == 0; created {
+			if err := db.roomForWebhook(ctx, tx); err != nil {
+				return err
+			}
+			if made == (NewWebhook{}) {
+				return ErrNewWebhook
+			}
+			row.Series, row.Secret, row.SecretAt, row.CreatedAt = made.Series, made.Secret, row.Now, row.Now
+			return nil
 		}
 		if row.Definition == string(definition) && !row.Gone {
 			return errUnchanged
 		}
 		return nil
-	}, func(row *webhookRow) { row.Definition, row.Gone = string(definition), false })
+	}, func(row *webhookRow) { row.Version, row.Definition, row.Gone = row.Raised, string(definition), false })
 	return w, created, err
 }
 
@@ -87,7 +102,7 @@ func (db *DB) roomForWebhook(ctx context.Context, tx *sqlx.Tx) error {
 // api.CodeTooManyNames, with when the oldest one ends. api.CodeNotFound when there is no such webhook. It raises VersionWebhooks.
 func (db *DB) AddWebhookSecret(ctx context.Context, id, secret string) (*Webhook, error) {
 	var old []oldSecret
-	return db.changeWebhook(ctx, id, func(ctx context.Context, tx *sqlx.Tx, row *webhookRow) (err error) {
+	return db.changeWebhook(ctx, id, api.Match{}, func(ctx context.Context, tx *sqlx.Tx, row *webhookRow) (err error) {
 		if err = onRecord(ctx, tx, row); err != nil {
 			return err
 		}
@@ -116,25 +131,25 @@ func (r *webhookRow) oldSecrets() (old []oldSecret, err error) {
 // EndWebhook turns a webhook off because its receiver said so, unless it was changed since w was read. It raises
 // VersionWebhooks.
 func (db *DB) EndWebhook(ctx context.Context, w *Webhook) error {
-	_, err := db.changeWebhook(ctx, w.ID, func(_ context.Context, _ *sqlx.Tx, row *webhookRow) error {
+	_, err := db.changeWebhook(ctx, w.ID, api.Match{}, func(_ context.Context, _ *sqlx.Tx, row *webhookRow) error {
 		if row.Series != w.Series || row.Gone || row.UpdatedAt != w.UpdatedAt.UnixMilli() {
 			return errUnchanged
 		}
 		return nil
-	}, func(row *webhookRow) { row.Gone = true })
+	}, func(row *webhookRow) { row.Version, row.Gone = row.Raised, true })
 	return err
 }
 
 // TouchWebhook tells all processes that a webhook is to be read again from where Redis says. It raises VersionWebhooks.
 // api.CodeNotFound when there is no such webhook.
 func (db *DB) TouchWebhook(ctx context.Context, id string) error {
-	_, err := db.changeWebhook(ctx, id, onRecord, func(*webhookRow) {})
+	_, err := db.changeWebhook(ctx, id, api.Match{}, onRecord, func(*webhookRow) {})
 	return err
 }
 
 // onRecord refuses the change of a webhook that is not there.
 func onRecord(_ context.Context, _ *sqlx.Tx, row *webhookRow) error {
-	if row.CreatedAt == 0 {
+	if row.Version == 0 {
 		return noWebhook(row.ID)
 	}
 	return nil
@@ -142,19 +157,12 @@ func onRecord(_ context.Context, _ *sqlx.Tx, row *webhookRow) error {
 
 func noWebhook(id string) error { return api.Errorf(api.CodeNotFound, "there is no webhook %s", id) }
 
-// changeWebhook changes one row, if check allows it. check gets the row as it is, with CreatedAt 0 if there is none.
-func (db *DB) changeWebhook(ctx context.Context, id string, check func(context.Context, *sqlx.Tx, *webhookRow) error, change func(*webhookRow)) (w *Webhook, err error) {
+// changeWebhook changes one row, if the condition holds and check allows it. check gets the row as it is, with Version 0 if there is
+// none.
+func (db *DB) changeWebhook(ctx context.Context, id string, m api.Match, check func(context.Context, *sqlx.Tx, *webhookRow) error, change func(*webhookRow)) (w *Webhook, err error) {
 	err = db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
-		if err := db.raiseWebhooks(ctx, tx); err != nil {
-			return err
-		}
-		row := webhookRow{ID: id}
-		err := tx.GetContext(ctx, &row, "SELECT "+webhookColumns+" FROM webhooks WHERE id = ?", id)
-		if err != nil && !errors.Is(err, sql.ErrNoRows) {
-			return err
-		}
-		row.ID = id
-		if row.Now, err = db.now(ctx, tx); err != nil {
+		row, err := db.webhookToChange(ctx, tx, id, m)
+		if err != nil {
 			return err
 		}
 		checked := check(ctx, tx, &row)
@@ -162,7 +170,7 @@ func (db *DB) changeWebhook(ctx context.Context, id string, check func(context.C
 			change(&row)
 			row.UpdatedAt = max(row.Now, row.UpdatedAt+1) // each change has a time of its own
 			checked = writeWebhook(ctx, tx, db.d, row)
-		} else if !errors.Is(checked, errUnchanged) || row.CreatedAt == 0 {
+		} else if !errors.Is(checked, errUnchanged) || row.Version == 0 {
 			return checked
 		}
 		if w, err = row.decode(); err != nil {
@@ -176,6 +184,39 @@ func (db *DB) changeWebhook(ctx context.Context, id string, check func(context.C
 	return w, nil
 }
 
+// webhookToChange reads a webhook's row, with Version 0 if there is none, and checks the condition of a change. Raising the
+// versions first makes other changes wait.
+func (db *DB) webhookToChange(ctx context.Context, tx *sqlx.Tx, id string, m api.Match) (row webhookRow, err error) {
+	if err := db.raiseWebhooks(ctx, tx); err != nil {
+		return row, err
+	}
+	err = tx.GetContext(ctx, &row, "SELECT "+webhookColumns+" FROM webhooks WHERE id = ?", id)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return row, err
+	}
+	row.ID = id
+	if err := tx.GetContext(ctx, &row, "SELECT version AS raised, "+db.d.now+" AS now_ms FROM versions WHERE name = ?", VersionWebhooks); err != nil {
+		return row, err
+	}
+	if !m.Holds(row.Version) {
+		return row, row.mismatch()
+	}
+	return row, nil
+}
+
+// mismatch is the error of a condition that does not hold, with the present webhook and its version.
+func (r *webhookRow) mismatch() error {
+	e := api.Errorf(api.CodeVersionMismatch, "the webhook is not the one that the condition asks for")
+	if r.Version == 0 {
+		return e
+	}
+	w, err := r.decode()
+	if err != nil {
+		return err
+	}
+	return e.With("version", w.Version).With("webhook", &w.Webhook)
+}
+
 // raiseWebhooks raises VersionWebhooks, and VersionFacts because facts of the types of webhooks are written.
 func (db *DB) raiseWebhooks(ctx context.Context, tx *sqlx.Tx) error {
 	if err := db.raise(ctx, tx, VersionFacts); err != nil {
@@ -186,8 +227,8 @@ func (db *DB) raiseWebhooks(ctx context.Context, tx *sqlx.Tx) error {
 
 func writeWebhook(ctx context.Context, tx *sqlx.Tx, d dialect, row webhookRow) error {
 	_, err := tx.NamedExecContext(ctx, "INSERT INTO webhooks ("+webhookColumns+
-		") VALUES (:id, :definition, :series, :gone, :secret, :secret_at, :old_secrets, :created_at, :updated_at)"+
-		d.onConflict("webhooks", "id", []string{"definition", "gone", "secret", "secret_at", "old_secrets", "updated_at"}), row)
+		") VALUES (:id, :version, :definition, :series, :gone, :secret, :secret_at, :old_secrets, :created_at, :updated_at)"+
+		d.onConflict("webhooks", "id", []string{"version", "definition", "gone", "secret", "secret_at", "old_secrets", "updated_at"}), row)
 	return err
 }
 
@@ -232,10 +273,11 @@ func (db *DB) WebhookTypes(ctx context.Context) ([]string, error) {
 	return types, err
 }
 
-// DeleteWebhook removes a webhook. If there is none, nothing changes. It raises VersionWebhooks.
-func (db *DB) DeleteWebhook(ctx context.Context, id string) error {
+// DeleteWebhook removes a webhook, if the condition holds for its present version; otherwise api.CodeVersionMismatch. Without a
+// condition, removing one that is not there is no error and changes nothing. It raises VersionWebhooks.
+func (db *DB) DeleteWebhook(ctx context.Context, id string, m api.Match) error {
 	return db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
-		if err := db.raiseWebhooks(ctx, tx); err != nil {
+		if _, err := db.webhookToChange(ctx, tx, id, m); err != nil {
 			return err
 		}
 		return changed(tx.ExecContext(ctx, "DELETE FROM webhooks WHERE id = ?", id))
@@ -256,7 +298,7 @@ func (r *webhookRow) decode() (*Webhook, error) {
 		return nil, err
 	}
 	w := &Webhook{Series: r.Series, Secrets: []string{r.Secret}, Webhook: api.Webhook{
-		ID: r.ID, URL: request.URL, Types: request.Types, Max: *request.Max, State: request.State, Gone: r.Gone,
+		ID: r.ID, Version: r.Version, URL: request.URL, Types: request.Types, Max: *request.Max, State: request.State, Gone: r.Gone,
 		SecretAt: api.AtMillis(r.SecretAt), CreatedAt: api.AtMillis(r.CreatedAt), UpdatedAt: api.AtMillis(r.UpdatedAt),
 	}}
 	if r.Gone {

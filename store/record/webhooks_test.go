@@ -25,7 +25,7 @@ func TestWebhooksOnRecord(t *testing.T) {
 		request := &api.WebhookRequest{URL: "https://a.example.com/?a=1&b=<2>", Types: []string{"event.done", "x"}, Max: new(int64(7)), State: api.WebhookOn}
 		put := func(id, secret, series string) (*record.Webhook, bool) {
 			t.Helper()
-			w, created, err := db.PutWebhook(ctx, id, request, secret, series)
+			w, created, err := db.PutWebhook(ctx, id, request, api.Match{}, record.NewWebhook{Secret: secret, Series: series})
 			storetest.Must(t, err)
 			return w, created
 		}
@@ -89,11 +89,11 @@ func TestWebhooksOnRecord(t *testing.T) {
 			t.Errorf("%+v %v", all, err)
 		}
 		before = version()
-		storetest.Must(t, db.DeleteWebhook(ctx, "b"))
+		storetest.Must(t, db.DeleteWebhook(ctx, "b", api.Match{}))
 		if version() == before {
 			t.Error("a deletion does not raise the version")
 		}
-		storetest.Must(t, db.DeleteWebhook(ctx, "b"))
+		storetest.Must(t, db.DeleteWebhook(ctx, "b", api.Match{}))
 		_, err = db.Webhook(ctx, "b")
 		storetest.WantCode(t, err, api.CodeNotFound)
 		_, err = db.AddWebhookSecret(ctx, "b", "x")
@@ -107,7 +107,7 @@ func TestWebhooksAreBounded(t *testing.T) {
 	db := storetest.Record(t, storetest.SQLite(t))
 	request := &api.WebhookRequest{URL: "https://a.example.com/", Types: []string{"x"}, Max: new(int64(1)), State: api.WebhookOn}
 	put := func(id string) error {
-		_, _, err := db.PutWebhook(t.Context(), id, request, "secret", "series")
+		_, _, err := db.PutWebhook(t.Context(), id, request, api.Match{}, record.NewWebhook{Secret: "secret", Series: "series"})
 		return err
 	}
 	for n := range api.MaxWebhooks {
@@ -116,4 +116,78 @@ func TestWebhooksAreBounded(t *testing.T) {
 	storetest.WantCode(t, put("one-more"), api.CodeTooManyNames)
 	request.URL = "https://b.example.com/"
 	storetest.Must(t, put("w7"))
+}
+
+// A webhook is changed or removed only in a version for which the condition holds. Only what a PUT or 410 changes is another version,
+// and a webhook that is made again has none that another one had.
+func TestWebhooksAreChangedUnderConditions(t *testing.T) {
+	t.Parallel()
+	eachConnection(t, func(t *testing.T, db *record.DB) {
+		ctx := t.Context()
+		newest := record.NewWebhook{Secret: "secret", Series: "series"}
+		put := func(url string, m api.Match, made record.NewWebhook) (*record.Webhook, error) {
+			w, _, err := db.PutWebhook(ctx, "shop", &api.WebhookRequest{URL: url, Types: []string{"x"}, Max: new(int64(1)), State: api.WebhookOn}, m, made)
+			return w, err
+		}
+		refused := func(err error, present *record.Webhook) {
+			t.Helper()
+			storetest.WantCode(t, err, api.CodeVersionMismatch)
+			e, _ := errors.AsType[*api.Error](err)
+			if present == nil {
+				if len(e.Facts) != 0 {
+					t.Errorf("refused with %v", e.Facts)
+				}
+				return
+			}
+			if shown, ok := e.Facts["webhook"].(*api.Webhook); !ok || shown.URL != present.URL || shown.Version != present.Version || e.Facts["version"] != present.Version {
+				t.Errorf("refused with %v, not %+v", e.Facts, present)
+			}
+		}
+		before := mustVersion(t, db, record.VersionWebhooks)
+		_, err := put("https://a.example.com/", api.Match{Version: api.AnyVersion}, newest)
+		refused(err, nil)
+		refused(db.DeleteWebhook(ctx, "shop", api.Match{Version: 1}), nil)
+		if _, err := put("https://a.example.com/", api.Match{}, record.NewWebhook{}); !errors.Is(err, record.ErrNewWebhook) {
+			t.Errorf("made of nothing: %v", err)
+		}
+		if v := mustVersion(t, db, record.VersionWebhooks); v != before {
+			t.Errorf("what was refused raised the version from %d to %d", before, v)
+		}
+
+		first, err := put("https://a.example.com/", api.Match{Absent: true}, newest)
+		storetest.Must(t, err)
+		_, err = put("https://b.example.com/", api.Match{Absent: true}, newest)
+		refused(err, first)
+		second, err := put("https://b.example.com/", api.Match{Version: first.Version}, record.NewWebhook{})
+		storetest.Must(t, err)
+		_, err = put("https://c.example.com/", api.Match{Version: first.Version}, newest)
+		refused(err, second)
+		refused(db.DeleteWebhook(ctx, "shop", api.Match{Version: first.Version}), second)
+
+		_, err = db.AddWebhookSecret(ctx, "shop", "other")
+		storetest.Must(t, err)
+		storetest.Must(t, db.TouchWebhook(ctx, "shop"))
+		same, err := put("https://b.example.com/", api.Match{}, newest)
+		storetest.Must(t, err)
+		if second.Version <= first.Version || same.Version != second.Version || !slices.Equal(same.Secrets, []string{"other", "secret"}) {
+			t.Errorf("%+v after %+v and %+v", same, second, first)
+		}
+		storetest.Must(t, db.EndWebhook(ctx, same))
+		ended, err := db.Webhook(ctx, "shop")
+		if err != nil || ended.Version <= second.Version {
+			t.Errorf("%+v %v", ended, err)
+		}
+		_, err = put("https://b.example.com/", api.Match{Version: second.Version}, newest)
+		refused(err, ended)
+		on, err := put("https://b.example.com/", api.Match{Version: ended.Version}, newest)
+		if err != nil || on.Gone || on.Version <= ended.Version {
+			t.Errorf("%+v %v", on, err)
+		}
+
+		storetest.Must(t, db.DeleteWebhook(ctx, "shop", api.Match{Version: on.Version}))
+		again, err := put("https://a.example.com/", api.Match{Absent: true}, newest)
+		if err != nil || again.Version <= on.Version {
+			t.Errorf("%+v %v", again, err)
+		}
+	})
 }

@@ -16,7 +16,7 @@ func TestH4_AProcessWithoutTheDatabaseStops(t *testing.T) {
 	cut, back := storetest.Record(t, url), storetest.Record(t, url)
 	s := New(Options{Record: cut})
 	r := &api.WebhookRequest{URL: "https://shop.example.com/", Types: []string{api.FactEventDone}, Max: new(int64(1)), State: api.WebhookOn}
-	_, _, err := cut.PutWebhook(t.Context(), "shop", r, "secret", "series")
+	_, _, err := cut.PutWebhook(t.Context(), "shop", r, api.Match{}, record.NewWebhook{Secret: "secret", Series: "series"})
 	storetest.Must(t, err)
 	storetest.Must(t, s.Load(t.Context()))
 	known := func() int { all, _ := s.All(); return len(all) }
@@ -51,7 +51,7 @@ func TestH4_AProcessWhoseDatabaseHangsStops(t *testing.T) {
 	t.Cleanup(func() { _ = db.Close() })
 	s := New(Options{Record: db, Outdated: time.Second})
 	r := &api.WebhookRequest{URL: "https://shop.example.com/", Types: []string{api.FactEventDone}, Max: new(int64(1)), State: api.WebhookOn}
-	_, _, err = db.PutWebhook(t.Context(), "shop", r, "secret", "series")
+	_, _, err = db.PutWebhook(t.Context(), "shop", r, api.Match{}, record.NewWebhook{Secret: "secret", Series: "series"})
 	storetest.Must(t, err)
 	storetest.Must(t, s.Load(t.Context()))
 	if all, _ := s.All(); len(all) != 1 {

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"embed"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -149,10 +150,11 @@ func (s *Store) All() (all map[string]*record.Webhook, changed <-chan struct{}) 
 	return k.all, k.changed
 }
 
-// Put creates or replaces a webhook. The request has been validated. A new webhook gets facts from now on, and secret signs
-// its requests; of one that was there before, secret is "". An error is of api.CodeValidation for a URL without TLS that is
-// not allowed, and of api.CodeTooManyNames for one webhook too many.
-func (s *Store) Put(ctx context.Context, id string, r *api.WebhookRequest) (w *api.Webhook, secret string, err error) {
+// Put creates or replaces a webhook, if the condition holds for its present version. The request has been validated. A new
+// webhook gets facts from now on, and secret signs its requests; of one that was there before, secret is "". An error is of
+// api.CodeVersionMismatch with the present webhook if the condition does not hold, of api.CodeValidation for a URL without TLS
+// that is not allowed, and of api.CodeTooManyNames for one webhook too many.
+func (s *Store) Put(ctx context.Context, id string, r *api.WebhookRequest, m api.Match) (w *api.Webhook, secret string, err error) {
 	wanted := *r
 	wanted.State = cmp.Or(r.State, api.WebhookOn)
 	if wanted.Max == nil {
@@ -161,23 +163,22 @@ func (s *Store) Put(ctx context.Context, id string, r *api.WebhookRequest) (w *a
 	if u, ok := api.ParseWebhookURL(r.URL); !s.o.Plain && (!ok || u.Scheme != "https") {
 		return nil, "", api.Invalid("url", "https", "must begin with https: http is for the networks in FANFARE_WEBHOOK_NETS, and there are none")
 	}
-	series := rand.Text()
-	// The positions come first: once the webhook is on record, they are there. If it is made by another call at the same
-	// time, these are never read, and expire.
-	if _, err := s.o.Record.Webhook(ctx, id); api.CodeOf(err) == api.CodeNotFound {
-		if err := s.toEnd(ctx, series); err != nil {
+	made := record.NewWebhook{}
+	all, created, err := s.o.Record.PutWebhook(ctx, id, &wanted, m, made)
+	if errors.Is(err, record.ErrNewWebhook) {
+		made = record.NewWebhook{Secret: newSecret(), Series: rand.Text()}
+		// The positions come first: once the webhook is on record, they are there. If it is made by another call at the same
+		// time, these are never read, and expire.
+		if err := s.toEnd(ctx, made.Series); err != nil {
 			return nil, "", err
 		}
-	} else if err != nil {
-		return nil, "", err
+		all, created, err = s.o.Record.PutWebhook(ctx, id, &wanted, m, made)
 	}
-	secret = newSecret()
-	all, created, err := s.o.Record.PutWebhook(ctx, id, &wanted, secret, series)
 	if err != nil {
 		return nil, "", err
 	}
-	if !created {
-		secret = ""
+	if created {
+		secret = made.Secret
 	}
 	return &all.Webhook, secret, nil
 }
@@ -248,9 +249,10 @@ func (s *Store) List(ctx context.Context) ([]api.Webhook, error) {
 	return all, nil
 }
 
-// Delete removes a webhook, also one that is not there. Who sends stops within 2 s.
-func (s *Store) Delete(ctx context.Context, id string) error {
-	return s.o.Record.DeleteWebhook(ctx, id)
+// Delete removes a webhook, if the condition holds for its present version; otherwise api.CodeVersionMismatch. Without a
+// condition, removing one that is not there changes nothing. Who sends stops within 2 s.
+func (s *Store) Delete(ctx context.Context, id string, m api.Match) error {
+	return s.o.Record.DeleteWebhook(ctx, id, m)
 }
 
 // End turns a webhook off because its receiver said so, unless it was changed since w was read.

@@ -25,6 +25,7 @@ type world struct {
 	ends  []string
 	facts [2][]api.Fact
 	away  error
+	asked func() // is called when somebody asks for the ends
 	o     webhooks.Options
 	*webhooks.Store
 }
@@ -46,14 +47,19 @@ func someRequest() *api.WebhookRequest {
 
 func (w *world) mustPut(id string, r *api.WebhookRequest) (*api.Webhook, string) {
 	w.t.Helper()
-	all, secret, err := w.Put(w.t.Context(), id, r)
+	all, secret, err := w.Put(w.t.Context(), id, r, api.Match{})
 	storetest.Must(w.t, err)
 	return all, secret
 }
 
 func (w *world) Lanes() int { return 2 }
 
-func (w *world) Ends(context.Context) ([]string, error) { return w.ends, w.away }
+func (w *world) Ends(context.Context) ([]string, error) {
+	if w.asked != nil {
+		w.asked()
+	}
+	return w.ends, w.away
+}
 
 func (w *world) End(_ context.Context, lane int) (string, error) { return w.ends[lane], w.away }
 
@@ -133,7 +139,7 @@ func TestH4_WhereAWebhookBegins(t *testing.T) {
 		if got := w.after("shop"); got != "7 9" {
 			t.Errorf("goes on at %s", got)
 		}
-		storetest.Must(t, w.Delete(t.Context(), "shop"))
+		storetest.Must(t, w.Delete(t.Context(), "shop", api.Match{}))
 		w.mustPut("shop", other)
 		if got := w.after("shop"); got != "70 90" {
 			t.Errorf("begins again at %s", got)
@@ -147,10 +153,10 @@ func TestH8_HTTPNeedsANetwork(t *testing.T) {
 	w := setup(t, storetest.Open(t, "embedded"))
 	r := someRequest()
 	r.URL = "http://127.0.0.1:3000/"
-	_, _, err := w.Put(t.Context(), "shop", r)
+	_, _, err := w.Put(t.Context(), "shop", r, api.Match{})
 	storetest.WantCode(t, err, api.CodeValidation)
 	w.o.Plain = true
-	if _, _, err := webhooks.New(w.o).Put(t.Context(), "shop", r); err != nil {
+	if _, _, err := webhooks.New(w.o).Put(t.Context(), "shop", r, api.Match{}); err != nil {
 		t.Error(err)
 	}
 }
@@ -182,7 +188,7 @@ func TestH4_ChangesAreRead(t *testing.T) {
 	if all, changed := load(); !changed || all["shop"].Secrets[0] != secret {
 		t.Errorf("%v %v", all, changed)
 	}
-	storetest.Must(t, w.Delete(t.Context(), "shop"))
+	storetest.Must(t, w.Delete(t.Context(), "shop", api.Match{}))
 	if all, changed := load(); !changed || len(all) != 0 {
 		t.Errorf("%v %v", all, changed)
 	}
@@ -193,7 +199,7 @@ func TestAWebhookIsNotMadeWithoutPositions(t *testing.T) {
 	t.Parallel()
 	w := setup(t, storetest.Open(t, "embedded"))
 	w.away = api.Errorf(api.CodeUnavailable, "away")
-	_, _, err := webhooks.New(w.o).Put(t.Context(), "shop", someRequest())
+	_, _, err := webhooks.New(w.o).Put(t.Context(), "shop", someRequest(), api.Match{})
 	storetest.WantCode(t, err, api.CodeUnavailable)
 	_, err = w.Get(t.Context(), "shop")
 	storetest.WantCode(t, err, api.CodeNotFound)
@@ -256,4 +262,39 @@ func TestH4_HalfAReplay(t *testing.T) {
 	w.mustPut("shop", someRequest())
 	away = true
 	storetest.WantCode(t, w.Replay(t.Context(), "shop", "1 2"), api.CodeUnknownOutcome)
+}
+
+// H4: a webhook that another call makes while this one sets the positions of a new one is replaced, and goes on where it is. One that is
+// refused sets none.
+func TestH4_TwoMakeAWebhook(t *testing.T) {
+	t.Parallel()
+	w := setup(t, storetest.Open(t, "embedded"))
+	ask := func() { t.Error("a call that makes nothing asks for positions") }
+	w.asked = func() { ask() }
+	_, _, err := w.Put(t.Context(), "shop", someRequest(), api.Match{Version: api.AnyVersion})
+	storetest.WantCode(t, err, api.CodeVersionMismatch)
+
+	for _, m := range []api.Match{{}, {Absent: true}} {
+		var other string
+		ask = func() {
+			w.asked = nil
+			_, other = w.mustPut("shop", someRequest())
+			w.ends = []string{"70", "90"}
+		}
+		w.ends, w.asked = []string{"7", "9"}, func() { ask() }
+		r := someRequest()
+		r.Types = append(r.Types, "dead_letter.created")
+		_, secret, err := w.Put(t.Context(), "shop", r, m)
+		if m.Absent {
+			storetest.WantCode(t, err, api.CodeVersionMismatch)
+		} else {
+			storetest.Must(t, err)
+		}
+		all, err := w.Get(t.Context(), "shop")
+		storetest.Must(t, err)
+		if got := w.after("shop"); got != "7 9" || secret != "" || all.Secrets[0] != other || (len(all.Types) == 2) == m.Absent {
+			t.Errorf("it goes on at %s, as %+v", got, all)
+		}
+		storetest.Must(t, w.Delete(t.Context(), "shop", api.Match{}))
+	}
 }
