@@ -73,7 +73,7 @@ type newSecret struct {
 	Since, Until *api.Time // nothing is missing; the secret before it signs
 }
 
-// makeWebhook makes a webhook and shows its secret once. One of the same id is left as it is.
+// makeWebhook makes a webhook and shows its secret once. One of the same id is left as it is, also one that somebody else makes now.
 func (v *visit) makeWebhook() error {
 	of := func(field string) string { return strings.TrimSpace(v.r.PostForm.Get(field)) }
 	form := webhookForm{ID: of("id"), URL: of("url"), Max: of("max"), Chosen: map[string]bool{}}
@@ -104,14 +104,9 @@ func (v *visit) putNewWebhook(form *webhookForm) (made api.PutWebhook, err error
 		}
 		in.Max = &most
 	}
-	switch err := v.ask(http.MethodGet, webhookPath(form.ID), nil, nil); {
-	case err == nil:
-		return made, refuse(api.CodeConflict, "there is a webhook "+form.ID+" already")
-	case asProblem(err).Code != api.CodeNotFound:
-		return made, err
-	}
-	if err = v.ask(http.MethodPut, webhookPath(form.ID), in, &made); err == nil && made.Secret == "" {
-		err = refuse(api.CodeConflict, "somebody else has just made the webhook "+form.ID+"; it has the URL and the types of this form now")
+	err = v.ask(http.MethodPut, webhookPath(form.ID), in, &made, "If-None-Match: *")
+	if err != nil && asProblem(err).Code == api.CodeVersionMismatch {
+		err = refuse(api.CodeConflict, "there is a webhook "+form.ID+" already")
 	}
 	return made, err
 }
@@ -153,12 +148,17 @@ var webhookQuestions = map[string]question{
 }
 
 // askWebhook asks whether a webhook is to be changed.
-func (v *visit) askWebhook() error {
+func (v *visit) askWebhook() error { return v.drawQuestion(http.StatusOK, false) }
+
+// drawQuestion asks whether a webhook is to be changed, of which it shows the present version. changed says that this is not the
+// version that the visitor saw before.
+func (v *visit) drawQuestion(status int, changed bool) error {
 	d := struct {
 		api.WebhookStatus
 		question
-		Change string
-	}{Change: v.r.PathValue("change")}
+		Change  string
+		Changed bool
+	}{Change: v.r.PathValue("change"), Changed: changed}
 	var known bool
 	if d.question, known = webhookQuestions[d.Change]; !known {
 		return refuse(api.CodeNotFound, "there is no such page")
@@ -166,10 +166,11 @@ func (v *visit) askWebhook() error {
 	if err := v.ask(http.MethodGet, webhookPath(v.r.PathValue("id")), nil, &d.WebhookStatus); err != nil {
 		return err
 	}
-	return v.page("change_webhook", d.Title, 0, d)
+	return v.write(status, "change_webhook", v.frame(d.Title, d))
 }
 
-// changeWebhook changes a webhook, or tries it.
+// changeWebhook changes a webhook, or tries it. It is turned on or off, or deleted, only in the version that the visitor saw: if it
+// was changed since, the page asks again.
 func (v *visit) changeWebhook() (err error) {
 	id, change := v.r.PathValue("id"), v.r.PathValue("change")
 	to := "../" + url.PathEscape(id)
@@ -197,11 +198,19 @@ func (v *visit) changeWebhook() (err error) {
 	case webhookOn, webhookOff:
 		err = v.turnWebhook(id, api.WebhookState(change))
 	case deleteWebhook:
-		err, to = v.ask(http.MethodDelete, webhookPath(id), nil, nil), "../../webhooks"
+		to = "../../webhooks"
+		var seen string
+		if seen, err = v.versionSeen(); err == nil {
+			err = v.ask(http.MethodDelete, webhookPath(id), nil, nil, seen)
+		}
 	default:
 		err = refuse(api.CodeNotFound, "there is no such page")
 	}
-	if err != nil {
+	switch {
+	case err == nil:
+	case asProblem(err).Code == api.CodeVersionMismatch:
+		return v.drawQuestion(http.StatusPreconditionFailed, true)
+	default:
 		return err
 	}
 	redirect(v.w, to+"?done="+webhookQuestions[change].done)
@@ -225,9 +234,22 @@ func (v *visit) replayAfter() (string, error) {
 
 // turnWebhook turns a webhook on or off, and changes nothing else of it.
 func (v *visit) turnWebhook(id string, state api.WebhookState) error {
+	seen, err := v.versionSeen()
+	if err != nil {
+		return err
+	}
 	var w api.WebhookStatus
 	if err := v.ask(http.MethodGet, webhookPath(id), nil, &w); err != nil {
 		return err
 	}
-	return v.ask(http.MethodPut, webhookPath(id), api.WebhookRequest{URL: w.URL, Types: w.Types, Max: &w.Max, State: state}, nil)
+	return v.ask(http.MethodPut, webhookPath(id), api.WebhookRequest{URL: w.URL, Types: w.Types, Max: &w.Max, State: state}, nil, seen)
+}
+
+// versionSeen is the condition that a webhook has the version that the visitor saw.
+func (v *visit) versionSeen() (header string, err error) {
+	version := v.r.PostForm.Get("version")
+	if version == "" {
+		return "", refuse(api.CodeValidation, "the form has no version")
+	}
+	return `If-Match: "` + version + `"`, nil
 }

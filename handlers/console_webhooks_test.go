@@ -2,11 +2,13 @@ package handlers_test
 
 import (
 	"context"
+	"fmt"
 	"html"
 	"net/url"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"fanfare/api"
@@ -81,7 +83,7 @@ func TestN23_Webhooks(t *testing.T) {
 		w.page("/console/"+path, reader).shows(t, 403, "lacks the scope ops").hides(t, "example.com")
 	}
 	for _, path := range []string{"webhooks", "webhooks/shop/test", "webhooks/shop/delete"} {
-		w.form("/console/"+path, url.Values{"id": {"x"}, "url": {"https://x.example.com/"}, "type": {"event.done"}}, reader).shows(t, 403, "lacks the scope ops")
+		w.form("/console/"+path, url.Values{"id": {"x"}, "url": {"https://x.example.com/"}, "type": {"event.done"}, "version": {"1"}}, reader).shows(t, 403, "lacks the scope ops")
 	}
 }
 
@@ -145,11 +147,11 @@ func TestN23_ChangeAWebhook(t *testing.T) {
 	w.page("/console/webhooks/shop/test", cookie).shows(t, 404)
 
 	for _, change := range []string{"off", "on"} {
-		w.page("/console/webhooks/shop/"+change, cookie).shows(t, 200, "Turn this webhook "+change+"?", `method="post" action="./../../webhooks/shop/`+change+`"`)
+		asked := w.page("/console/webhooks/shop/"+change, cookie).shows(t, 200, "Turn this webhook "+change+"?", `method="post" action="./../../webhooks/shop/`+change+`"`)
 		if get("/v1/webhooks/shop").member(t, "state") == change {
 			t.Errorf("the question turned it %s", change)
 		}
-		if a := w.form("/console/webhooks/shop/"+change, nil, cookie); a.status != 303 || a.header.Get("Location") != "../shop?done=webhook-"+change {
+		if a := w.form("/console/webhooks/shop/"+change, seenVersion(t, asked), cookie); a.status != 303 || a.header.Get("Location") != "../shop?done=webhook-"+change {
 			t.Errorf("%d to %q", a.status, a.header.Get("Location"))
 		}
 		w.page("/console/webhooks/shop?done=webhook-"+change, cookie).shows(t, 200, "The webhook is "+change)
@@ -173,13 +175,96 @@ func TestN23_ChangeAWebhook(t *testing.T) {
 		w.form("/console/webhooks/shop/replay", url.Values{"from": {from}, "after": {" "}}, cookie).shows(t, 422, "type a position")
 	}
 
-	w.page("/console/webhooks/shop/delete", cookie).shows(t, 200, "Delete this webhook?", "https://shop.example.com/h")
-	if a := w.form("/console/webhooks/shop/delete", nil, cookie); a.status != 303 || a.header.Get("Location") != "../../webhooks?done=webhook-deleted" {
+	asked := w.page("/console/webhooks/shop/delete", cookie).shows(t, 200, "Delete this webhook?", "https://shop.example.com/h")
+	if a := w.form("/console/webhooks/shop/delete", seenVersion(t, asked), cookie); a.status != 303 || a.header.Get("Location") != "../../webhooks?done=webhook-deleted" {
 		t.Errorf("%d to %q", a.status, a.header.Get("Location"))
 	}
 	w.page("/console/webhooks?done=webhook-deleted", cookie).shows(t, 200, "The webhook is gone", "There is no webhook")
-	for _, change := range []string{"off", "secret", "test", "replay"} {
-		w.form("/console/webhooks/shop/"+change, url.Values{"from": {"oldest"}}, cookie).shows(t, 404, "there is no webhook shop")
+	for _, change := range []string{"off", "delete", "secret", "test", "replay"} {
+		w.form("/console/webhooks/shop/"+change, url.Values{"from": {"oldest"}, "version": {"1"}}, cookie).shows(t, 404, "there is no webhook shop")
+	}
+}
+
+// seenVersion are the fields of a form that a question about a webhook has.
+func seenVersion(t testing.TB, question answer) url.Values {
+	t.Helper()
+	found := regexp.MustCompile(`name="version" value="([0-9]+)"`).FindStringSubmatch(question.body)
+	if found == nil {
+		t.Fatalf("the question has no version: %s", question.body)
+	}
+	return url.Values{"version": found[1:]}
+}
+
+// A webhook that was changed after an operator saw it is left as it is, and the page asks again about what is there now.
+func TestN23_AWebhookThatWasChangedMeanwhile(t *testing.T) {
+	t.Parallel()
+	w := setupConsole(t)
+	cookie := w.login(w.mustKey(api.ScopeOps))
+	bearer := w.bearer(api.ScopeOps)
+	putHost := func(host string) {
+		t.Helper()
+		c := put("/v1/webhooks/shop", `{"url":"https://`+host+`.example.com/","types":["event.done"]}`)
+		if a := w.do(c.with(bearer)); a.status >= 300 {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+	}
+	putHost("first")
+	for i, change := range []string{"off", "delete"} {
+		question := "/console/webhooks/shop/" + change
+		asked := w.page(question, cookie).shows(t, 200, `method="post"`)
+		asked.hides(t, "Nothing was done")
+		host := fmt.Sprint("other", i)
+		putHost(host)
+		before, logged := w.page("/v1/webhooks/shop", bearer), len(w.changes())
+		again := w.form(question, seenVersion(t, asked), cookie).shows(t, 412, "Nothing was done", "https://"+host+".example.com/", `action="./../../webhooks/shop/`+change+`"`)
+		w.form(question, nil, cookie).shows(t, 422, "the form has no version")
+		if after := w.page("/v1/webhooks/shop", bearer); after.body != before.body || len(w.changes()) != logged {
+			t.Errorf("%s: %s became %s", change, before.body, after.body)
+		}
+		if a := w.form(question, seenVersion(t, again), cookie); a.status != 303 {
+			t.Errorf("%s, asked again: %d %s", change, a.status, a.body)
+		}
+		if change == "off" {
+			putHost("last")
+		}
+	}
+	// One that was deleted and made again is another one.
+	putHost("new")
+	asked := w.page("/console/webhooks/shop/delete", cookie)
+	w.do(call{method: "DELETE", path: "/v1/webhooks/shop"}.with(bearer)).wants(t, 204, "")
+	putHost("new")
+	w.form("/console/webhooks/shop/delete", seenVersion(t, asked), cookie).shows(t, 412, "Nothing was done")
+}
+
+// Of several operators who make one webhook in the same moment one makes it, and the others are told that it is there.
+func TestN23_OneOfSeveralOperatorsMakesAWebhook(t *testing.T) {
+	t.Parallel()
+	w := setupConsole(t)
+	cookie := w.login(w.mustKey(api.ScopeOps))
+	answers := make([]answer, 6)
+	var all sync.WaitGroup
+	for i := range answers {
+		all.Go(func() {
+			answers[i] = w.form("/console/webhooks", url.Values{"id": {"shop"}, "url": {fmt.Sprintf("https://h%d.example.com/", i)}, "type": {"event.done"}}, cookie)
+		})
+	}
+	all.Wait()
+	hook, err := w.webhooks.Get(t.Context(), "shop")
+	storetest.Must(t, err)
+	made := 0
+	for i, a := range answers {
+		if a.status == 200 {
+			made++
+			a.shows(t, 200, "the only time")
+			if hook.URL != fmt.Sprintf("https://h%d.example.com/", i) || webhookSecret.FindString(html.UnescapeString(a.body)) != hook.Secrets[0] {
+				t.Errorf("%+v is on record after %s", hook, a.body)
+			}
+			continue
+		}
+		a.shows(t, 409, "there is a webhook shop already", fmt.Sprintf("https://h%d.example.com/", i)).hides(t, "whsec_")
+	}
+	if changes := w.changes(); made != 1 || len(changes) != 2 { // the first is the login
+		t.Errorf("%d have made it: %q", made, changes)
 	}
 }
 
@@ -194,7 +279,7 @@ func TestN23_ReadOnly(t *testing.T) {
 	w.form("/console/webhooks/shop/delete", url.Values{}).shows(t, 403, "FANFARE_CONSOLE=read")
 }
 
-// An operator makes a webhook with Chromium, tries it, and deletes it.
+// An operator makes a webhook with Chromium, tries it, and deletes it, unless somebody has changed it meanwhile or it is there already.
 func TestN23_AnOperatorMakesAWebhook(t *testing.T) {
 	t.Parallel()
 	storetest.SkipShort(t, "a browser")
@@ -228,10 +313,29 @@ func TestN23_AnOperatorMakesAWebhook(t *testing.T) {
 	b.click(t, "main button.main")
 	b.mainHas(t, "How far it has come")
 	b.click(t, `a[href$="shop/delete"]`)
+	b.mainHas(t, "Delete this webhook?")
+	if a := w.do(put("/v1/webhooks/shop", `{"url":"https://other.example.com/h","types":["event.done"]}`).with(w.bearer(api.ScopeOps))); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	b.click(t, "main button.danger")
+	b.mainHas(t, "Nothing was done")
+	b.mainHas(t, "https://other.example.com/h")
+	b.audited(t, "the question again")
+	b.open(t, w.url+"/console/webhooks", "main")
+	b.write(t, "#id", "shop")
+	b.write(t, "#url", "https://third.example.com/h")
+	b.click(t, `input[value="event.done"]`)
+	b.click(t, "main button.main")
+	b.mainHas(t, "there is a webhook shop already")
+	b.audited(t, "the refusal")
+	if hook, err := w.webhooks.Get(t.Context(), "shop"); err != nil || hook.URL != "https://other.example.com/h" {
+		t.Errorf("%+v %v", hook, err)
+	}
+	b.open(t, w.url+"/console/webhooks/shop/delete", "main")
 	b.click(t, "main button.danger")
 	b.mainHas(t, "There is no webhook")
 	for _, complaint := range b.complaints() {
-		if !strings.Contains(complaint, "status of 401") {
+		if refused := regexp.MustCompile(`status of (401|409|412)`); !refused.MatchString(complaint) { // the browser tells of each page that is a refusal
 			t.Error(complaint)
 		}
 	}
