@@ -88,6 +88,11 @@ func (a *app) prepare(ctx context.Context) error {
 			return err
 		}
 	}
+	if !a.config.embedded() {
+		if err := a.config.noteOtherRedis(time.Now()); err != nil {
+			return err
+		}
+	}
 	for _, redis := range a.redises() {
 		for _, warning := range redis.Check(ctx) {
 			a.log.Warn(warning)

@@ -400,6 +400,42 @@ func TestEmbeddedOldDataStaysAside(t *testing.T) {
 	stop(paint("redis", "blue", "blue"))
 }
 
+// Data of an embedded Redis is older than the database once fanfare has run with another one. A start with an embedded Redis
+// refuses it with a sentence that names both ways on: with the data, and without it.
+func TestEmbeddedDataIsOutdatedByAnotherRedis(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{"memory", "redis"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			dir, other := t.TempDir(), "FANFARE_REDIS_URL="+storetest.Redis(t).URL()
+			folder := filepath.Join(dir, "fanfare-data")
+			run := func(wantStatus int, vars ...string) {
+				t.Helper()
+				p := mustServe(t, dir, vars...)
+				p.must(wantStatus, nil, "GET", "/v1/values/color", nil)
+				p.must(map[int]int{404: 201, 200: 200}[wantStatus], nil, "PUT", "/v1/values/color", map[string]any{"value": "blue"})
+				if code, _ := p.terminate(); code != 0 {
+					t.Fatalf("exit code %d", code)
+				}
+			}
+			run(404, "FANFARE_EMBEDDED="+mode)
+			run(200, "FANFARE_EMBEDDED="+mode)
+			run(404, other)
+			run(200, other)
+			code, _, errs := mustRun(t, dir, nil, "FANFARE_ADDR=127.0.0.1:0", "FANFARE_EMBEDDED="+mode)
+			if want := "the data in fanfare-data is older than the database: fanfare has used another Redis (FANFARE_REDIS_URL) since 2"; code != 1 || !strings.Contains(errs, want) {
+				t.Errorf("exit code %d: %s", code, errs)
+			}
+			storetest.Must(t, os.Remove(filepath.Join(folder, "outdated")))
+			run(200, "FANFARE_EMBEDDED="+mode)
+			run(200, other)
+			storetest.Must(t, os.Rename(folder, folder+".old"))
+			run(404, "FANFARE_EMBEDDED="+mode)
+			run(200, "FANFARE_EMBEDDED="+mode)
+		})
+	}
+}
+
 // Two processes never keep the data of a Redis in memory in one folder.
 func TestEmbeddedMemoryLocksItsFolder(t *testing.T) {
 	t.Parallel()
