@@ -92,6 +92,9 @@ type WebhookStatus struct {
 	Position string `json:"position"`
 	// LagMS is how long the oldest fact that was not taken is there; 0: all were taken.
 	LagMS int64 `json:"lag_ms" example:"0"`
+	// LagAtMost says that LagMS is only an upper bound: so many facts of other types follow the position in a lane that not all
+	// were looked at.
+	LagAtMost bool `json:"lag_at_most,omitempty"`
 	// Gap is how many facts, of all types, were dropped before they were sent.
 	Gap int64 `json:"gap" example:"0"`
 	// LastAnswer is the last answer in any lane; absent: nothing was sent yet.

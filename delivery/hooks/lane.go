@@ -15,8 +15,9 @@ const (
 	// reads a lane although its end is where it was.
 	pollEvery, readEvery = time.Second, passEvery
 	// passEvery is how often a position is noted that only facts of other types were before, and keepEvery how often one is
-	// noted again that does not move, so that it is kept.
-	passEvery, keepEvery = 10 * time.Second, time.Hour
+	// noted again that does not move, so that it is kept. It is noted at once after passFacts facts: who shows how far the
+	// webhook has come looks at no more than 500.
+	passEvery, keepEvery, passFacts = 10 * time.Second, time.Hour, 200
 	// errorPause is the wait after an error of Redis or SQL, and noteTimeout bounds the writing of an answer,
 	// also while the process stops.
 	errorPause, noteTimeout = time.Second, 5 * time.Second
@@ -144,7 +145,8 @@ func (l *lane) pass(ctx context.Context, b *batch) error {
 	if l.after == l.ahead {
 		every = keepEvery
 	}
-	if over := l.pace.failing() && !b.moved; l.gap > 0 || time.Since(l.passed) < every && !over {
+	far := l.s.o.Feed.Between(l.after, l.ahead) >= passFacts
+	if over := l.pace.failing() && !b.moved; l.gap > 0 || time.Since(l.passed) < every && !over && !far {
 		return nil
 	}
 	l.pace.failures = 0

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -235,7 +236,7 @@ func TestH9_GapsAreTold(t *testing.T) {
 	}
 }
 
-// Facts of other types move the position now and then, so that they do not count as a gap later.
+// Facts of other types move the position now and then, so that they do not count as a gap later, and at once if they are many.
 func TestOtherTypesMoveThePosition(t *testing.T) {
 	t.Parallel()
 	w := setup(t, 1)
@@ -249,6 +250,16 @@ func TestOtherTypesMoveThePosition(t *testing.T) {
 	w.feed.add(0, "b", "k", 1)
 	w.mustTurn(l)
 	if p := w.mustProgress(l); p.After != "6" || p.Last != nil || !p.FailingSince.IsZero() {
+		t.Errorf("%+v", p)
+	}
+	w.feed.add(0, "b", "k", passFacts-1)
+	w.mustTurn(l)
+	if p := w.mustProgress(l); p.After != "6" {
+		t.Errorf("%+v", p)
+	}
+	w.feed.add(0, "b", "k", 1)
+	w.mustTurn(l)
+	if p := w.mustProgress(l); p.After != strconv.Itoa(6+passFacts) {
 		t.Errorf("%+v", p)
 	}
 }

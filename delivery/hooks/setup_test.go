@@ -99,6 +99,16 @@ func (m *memory) ReadLane(_ context.Context, lane int, after string, types func(
 	return facts, strconv.Itoa(at), gap, nil
 }
 
+func (*memory) Oldest(context.Context, []string, func(string) bool) (time.Time, bool, error) {
+	return time.Time{}, true, nil
+}
+
+func (*memory) Between(from, to string) int64 {
+	a, _ := strconv.ParseInt(from, 10, 64)
+	b, _ := strconv.ParseInt(to, 10, 64)
+	return b - a
+}
+
 func (m *memory) Join(context.Context) (<-chan struct{}, func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -278,6 +278,7 @@ var words = map[string]string{
 	"Webhook.max":                    "How many facts a request has at most",
 	"Webhook.secret_at":              "When the newest secret was made",
 	"Webhook.old_secret_until":       "How long the secret before it signs as well; absent: only one secret signs",
+	"WebhookStatus.lag_at_most":      "true: `lag_ms` is only an upper bound. So many facts of other types follow the position in a lane that not all were looked at",
 	"WebhookStatus.url":              "Where facts are sent",
 	"WebhookStatus.types":            "The types of the facts that are sent",
 	"WebhookStatus.max":              "How many facts a request has at most",

@@ -47,6 +47,11 @@ type Feed interface {
 	// bytes, but one in any case. next is the position after them and after those of other types, and gap how many facts
 	// after the position are kept no longer.
 	ReadLane(ctx context.Context, lane int, after string, types func(string) bool, most, bytes int) (facts []api.Fact, next string, gap int64, err error)
+	// Oldest finds since when the oldest fact of some types is there that comes after positions in all lanes; zero: there is none.
+	// It reads a bounded number of facts. If that is not enough, it is not sure, and what there is came at since or later.
+	Oldest(ctx context.Context, after []string, types func(string) bool) (since time.Time, sure bool, err error)
+	// Between is how many facts, of all types, there were between two positions in a lane.
+	Between(from, to string) int64
 	// Join returns a channel that gets a value when there may be new facts, and leave, which must be called.
 	Join(ctx context.Context) (told <-chan struct{}, leave func())
 	// PositionOf is the position in all lanes that some positions in the lanes are, and LanesOf reads it.

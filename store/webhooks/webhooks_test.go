@@ -76,6 +76,28 @@ func (w *world) ReadLane(_ context.Context, lane int, after string, types func(s
 	return nil, next, 0, nil
 }
 
+// Oldest is not sure about a lane of which five facts and none of the types follow.
+func (w *world) Oldest(_ context.Context, after []string, types func(string) bool) (since time.Time, sure bool, err error) {
+	sure = true
+	for lane, text := range after {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			return since, false, err
+		}
+		for i, f := range w.facts[lane][min(n, len(w.facts[lane])):] {
+			if types(f.Type) || i == 4 {
+				if since.IsZero() || f.At.Before(since) {
+					since, sure = f.At.Time, types(f.Type)
+				}
+				break
+			}
+		}
+	}
+	return since, sure, nil
+}
+
+func (*world) Between(string, string) int64 { return 0 }
+
 func (w *world) Join(context.Context) (<-chan struct{}, func()) { return nil, func() {} }
 
 func (w *world) PositionOf(lanes []string) (string, error) { return strings.Join(lanes, " "), nil }
@@ -243,8 +265,14 @@ func TestH5_Status(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 		storetest.Must(t, w.Replay(t.Context(), "shop", "1 3"))
-		if s := status(); s.Position != "1 3" || s.LagMS != 0 {
+		if s := status(); s.Position != "1 3" || s.LagMS != 0 || s.LagAtMost {
 			t.Errorf("%+v", s)
+		}
+		for range 6 {
+			w.facts[1] = append(w.facts[1], api.Fact{Type: "other", At: minute})
+		}
+		if s := status(); s.LagMS < 59_000 || !s.LagAtMost {
+			t.Errorf("behind many others: %+v", s)
 		}
 	})
 }
