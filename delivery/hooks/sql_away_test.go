@@ -21,6 +21,7 @@ func (w *world) startCounted(s *receiver) *counted {
 	c := &counted{sql: p}
 	w.startWith(w.storeOn(url, 2*time.Second), poster(s), func(o *Options) {
 		o.Locks = NewLocks(w.redis) // lanes stay where they are, also on a busy machine
+		o.Drain = soon              // no request is cut off whose facts the receiver has
 		o.OnAnswer = func(outcome string, facts int) {
 			if outcome == Outcomes[taken] {
 				c.taken.Add(int64(facts))

@@ -8,7 +8,7 @@ import (
 
 const (
 	// inTimeWanted is how many rounds of InTime have to be in time, among inTimeRounds.
-	inTimeWanted, inTimeRounds = 3, 12
+	inTimeWanted, inTimeRounds = 3, 8
 )
 
 // InTime fails the test unless what a round waits for comes within some time, again and again. Each round returns how long that took. It is
