@@ -575,11 +575,15 @@ func TestO1_OtherPartsDoNotWait(t *testing.T) {
 }
 
 // O2: each user who counts is told once, in the order in which it happened, also if the step is sent twice; and nothing is told
-// while the type is off.
+// while the type is off. Metrics count what was answered as counted.
 func TestO2_EachCountIsAFact(t *testing.T) {
 	t.Parallel()
 	var on atomic.Bool
+	var opened, dismissed atomic.Int64
 	p := setup(t, options{events: func(o *events.Options) {
+		o.OnOpened = func(what string) {
+			map[string]*atomic.Int64{"opened": &opened, "dismissed": &dismissed}[what].Add(1)
+		}
 		o.Tells = func(typ string) bool {
 			return on.Load() || typ != api.FactNotificationOpened && typ != api.FactNotificationDismissed
 		}
@@ -620,6 +624,9 @@ func TestO2_EachCountIsAFact(t *testing.T) {
 		t.Errorf("told %q, want %q", told, want)
 	}
 	p.mustOpenings(id, 2, 1)
+	if opened.Load() != 2 || dismissed.Load() != 0 { // the answer that counted zoe was lost
+		t.Errorf("metrics count %d opened and %d dismissed, want 2 and 0", opened.Load(), dismissed.Load())
+	}
 	p.o.noFacts = true // this test has told less than was counted
 }
 

@@ -89,6 +89,9 @@ func TestH1_PausesLeaveFacts(t *testing.T) {
 			}
 			_, err := s.PauseApp(t.Context(), app, "again")
 			storetest.Must(t, err)
+			if kept, most := db.Client().PTTL(t.Context(), "ff:{apps}:paused").Val(), 7*24*time.Hour; kept < most-time.Hour || kept > most { // what expires tells nothing
+				t.Errorf("a pause is kept for %v", kept)
+			}
 			_, err = s.ResumeApp(t.Context(), app)
 			storetest.Must(t, err)
 			storetest.Must(t, s.ForgetApp(t.Context(), app))

@@ -72,6 +72,41 @@ func TestH6_MuchGoesAtOnce(t *testing.T) {
 	}
 }
 
+// H6: facts are kept for 7 days, at most 1,000,000 in a lane, and those of all lanes in 5 % of what Redis may take, or in 512 MiB.
+func TestH6_Limits(t *testing.T) {
+	t.Parallel()
+	server := storetest.Redis(t)
+	w := setup(t, storetest.Open(t, server.URL()))
+	if o := w.s.o; o.Retention != 7*24*time.Hour || o.Most != 1_000_000 {
+		t.Errorf("kept for %v, at most %d", o.Retention, o.Most)
+	}
+	storetest.Eventually(t, soon, "the room without maxmemory", func() bool { return w.s.room() == 512<<20 })
+	storetest.Must(t, server.Client().ConfigSet(t.Context(), "maxmemory", "400mb").Err())
+	storetest.Eventually(t, soon, "the room with maxmemory", func() bool { return w.s.room() == 20<<20 })
+}
+
+// H6: the upkeep of a process drops what is over the limits, again and again, while types are on.
+func TestH6_Upkeep(t *testing.T) {
+	t.Parallel()
+	w := setup(t, storetest.Open(t, storetest.Redis(t).URL()), func(o *Options) { o.Most = 300 })
+	fill := func() { w.mustTell("a", "key", 2000) }
+	dropped := func() bool {
+		k, err := w.s.Kept(t.Context())
+		storetest.Must(t, err)
+		return k.Facts < 1000
+	}
+	fill()
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- w.s.RunUpkeep(ctx) }()
+	for range 2 {
+		storetest.Eventually(t, 2*soon, "old facts go", dropped)
+		fill()
+	}
+	stop()
+	storetest.Must(t, <-done)
+}
+
 // E6: the facts that name an erased user are deleted from lanes and outboxes, and those of what happened before are counted.
 func TestE6_FactsOfAnErasedUserGo(t *testing.T) {
 	t.Parallel()
@@ -100,6 +135,24 @@ func TestE6_FactsOfAnErasedUserGo(t *testing.T) {
 			}
 		}
 	})
+}
+
+// H6, E6: facts that an erasure deletes are told as a gap to a reader who has not come to them.
+func TestE6_ErasedFactsAreMissed(t *testing.T) {
+	t.Parallel()
+	r := setupRelay(t, storetest.Open(t, "embedded"))
+	r.mustTell("a", "key", 1)
+	at := r.mustRead("", 10).Next
+	for n := range 6 {
+		r.mustLeave(0, "a", "key", fmt.Sprintf(`{"user":%q}`, []string{"ann", "bob"}[n%2]))
+	}
+	storetest.Must(t, r.s.Sweep(t.Context()))
+	if n := r.mustErase(&record.Operation{Subject: "ann", Since: time.Now().Add(time.Minute).UnixMilli()}); n != 3 {
+		t.Errorf("%d facts were erased, want 3", n)
+	}
+	if facts, _, gap := r.mustReadAll(at, 10); len(facts) != 3 || gap != 3 {
+		t.Errorf("a reader gets %d facts and misses %d, want 3 and 3", len(facts), gap)
+	}
 }
 
 // E6: after an outbox had a fact about the user there is another pass, because a relay may have read it, however new it is.
