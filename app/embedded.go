@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -50,55 +48,8 @@ func (c *config) dataFolder() string {
 	return name + ".data"
 }
 
-// The names in the folder that are not of package child: what a Redis in memory had at its last clean stop, and a note that the
-// folder's data is older than the database.
-const (
-	snapshotFile = "memory.snapshot"
-	outdatedFile = "outdated"
-)
-
-// hasOldData reports whether an embedded Redis has left data in the folder.
-func hasOldData(folder string) bool {
-	_, err := os.Stat(filepath.Join(folder, snapshotFile))
-	return err == nil || child.HasData(folder)
-}
-
-// noteOtherRedis notes, beside data that an embedded Redis has left for this database, that another Redis is used from now on.
-func (c *config) noteOtherRedis(now time.Time) error {
-	folder := c.dataFolder()
-	if !hasOldData(folder) {
-		return nil
-	}
-	note, err := os.OpenFile(filepath.Join(folder, outdatedFile), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if errors.Is(err, fs.ErrExist) {
-		return nil
-	}
-	if err == nil {
-		_, err = fmt.Fprintf(note, "fanfare has used another Redis (FANFARE_REDIS_URL) since %s", now.UTC().Format(time.RFC3339))
-		err = errors.Join(err, note.Close())
-	}
-	if err != nil {
-		return fmt.Errorf("FANFARE_REDIS_URL: %s has the data of an embedded Redis, and it cannot be noted that another one is used from now on: %w; move the folder away", folder, err)
-	}
-	return nil
-}
-
-// checkOutdated refuses the data of an embedded Redis if another one was used since. It would bring back what was done or
-// erased meanwhile, and send old events; but it may also be all there is of chats and values.
-func (c *config) checkOutdated() error {
-	folder := c.dataFolder()
-	note := filepath.Join(folder, outdatedFile)
-	text, err := os.ReadFile(note)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case err != nil:
-		return err
-	case !hasOldData(folder):
-		return os.Remove(note)
-	}
-	return fmt.Errorf("the data in %s is older than the database: %s; it would bring back what was done or erased since, and send old events; move the folder away to start with an empty Redis, or delete %s to go on with that data", folder, text, note)
-}
+// snapshotFile is the file in the folder with what a Redis in memory had at its last clean stop.
+const snapshotFile = "memory.snapshot"
 
 // openEmbedded chooses the embedded Redis, and completes the options of its clients. It starts
 // nothing.
@@ -117,7 +68,11 @@ func (a *app) openEmbedded(ctx context.Context, o *redisdb.Options) error {
 	if a.config.Embedded == embeddedRedis {
 		return fmt.Errorf("%s: %w", embeddedVariable, why)
 	}
-	if child.HasData(folder) && a.config.Embedded != embeddedMemory {
+	has, err := child.HasData(folder)
+	if err != nil {
+		return fmt.Errorf("%s: %w", embeddedVariable, err)
+	}
+	if has && a.config.Embedded != embeddedMemory {
 		return fmt.Errorf("%s: %s has the data of a redis-server or valkey-server, which cannot be used: %w; install it again, or set %s=memory to start without that data", embeddedVariable, folder, why, embeddedVariable)
 	}
 	a.whyMemory = why.Error()
@@ -167,8 +122,8 @@ func (a *app) lockMemory(context.Context) (err error) {
 // is older than the database, so it is put aside: a later server would bring back what was erased or done meanwhile.
 func (a *app) putAside(ctx context.Context) error {
 	folder := a.config.dataFolder()
-	if !child.HasData(folder) {
-		return nil
+	if has, err := child.HasData(folder); err != nil || !has {
+		return err
 	}
 	aside, err := child.PutAside(ctx, folder, a.log)
 	if err == nil {

@@ -139,7 +139,7 @@ func (db *DB) dropSnapshot() error {
 	} else if err != nil {
 		return fmt.Errorf("remove the snapshot of Redis: %w", err)
 	}
-	return syncFolder(db.o.Snapshot)
+	return SyncFolder(db.o.Snapshot)
 }
 
 // writeSnapshot replaces the snapshot by what the embedded Redis has. Before Load there is nothing to
@@ -177,11 +177,11 @@ func (db *DB) tryWriteSnapshot() (int, error) {
 	if err := os.Rename(fresh, db.o.Snapshot); err != nil {
 		return 0, err
 	}
-	return len(commands), syncFolder(db.o.Snapshot)
+	return len(commands), SyncFolder(db.o.Snapshot)
 }
 
-// syncFolder makes the change of a file's name safe.
-func syncFolder(file string) error {
+// SyncFolder waits until the disk has the name of a file, or its removal. So a crash of the machine does not undo it.
+func SyncFolder(file string) error {
 	folder, err := os.Open(filepath.Dir(file))
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -98,9 +99,12 @@ func release(version string) (major, minor int) {
 }
 
 // HasData reports whether a server has written data in the folder.
-func HasData(folder string) bool {
+func HasData(folder string) (bool, error) {
 	_, err := os.Stat(filepath.Join(folder, dataFolder))
-	return err == nil
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // lastWriter is the server that wrote the folder's data last, if one did.

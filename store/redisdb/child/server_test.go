@@ -392,8 +392,8 @@ func TestDataIsPutAside(t *testing.T) {
 	}
 	aside, err := PutAside(t.Context(), folder, slog.New(slog.DiscardHandler))
 	storetest.Must(t, err)
-	if alive(orphan.PID) || HasData(folder) {
-		t.Error("the server lives, or its data is still there")
+	if has, err := HasData(folder); alive(orphan.PID) || has || err != nil {
+		t.Errorf("the server lives, or its data is still there: %v", err)
 	}
 	storetest.Must(t, lock.Close())
 	next := newServer(t, folder)

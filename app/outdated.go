@@ -1,0 +1,79 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"fanfare/store/redisdb"
+	"fanfare/store/redisdb/child"
+)
+
+// outdatedFile is the note, in the folder of an embedded Redis, that the folder's data is older than the database.
+const outdatedFile = "outdated"
+
+// hasOldData reports whether an embedded Redis has left data in the folder.
+func hasOldData(folder string) (bool, error) {
+	_, err := os.Stat(filepath.Join(folder, snapshotFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return child.HasData(folder)
+	}
+	return err == nil, err
+}
+
+// noteOtherRedis notes, beside data that an embedded Redis has left for this database, that another Redis is used from now on.
+// Several processes may do so at once.
+func (c *config) noteOtherRedis(now time.Time) error {
+	folder := c.dataFolder()
+	has, err := hasOldData(folder)
+	if err == nil && has {
+		err = writeNote(filepath.Join(folder, outdatedFile), "fanfare has used another Redis (FANFARE_REDIS_URL) since "+now.UTC().Format(time.RFC3339))
+	}
+	if err != nil {
+		return fmt.Errorf("FANFARE_REDIS_URL: %s may have the data of an embedded Redis, and it cannot be noted that another one is used from now on: %w; let this user read and write the folder, or move it away", folder, err)
+	}
+	return nil
+}
+
+// writeNote writes a note that is not there yet. The note is whole, and on the disk, or it is not there: it is written under
+// another name first.
+func writeNote(note, text string) error {
+	if _, err := os.Stat(note); !errors.Is(err, fs.ErrNotExist) {
+		return err // nil: the first note counts
+	}
+	file, err := os.CreateTemp(filepath.Dir(note), filepath.Base(note)+".*.new")
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteString(text)
+	if err = errors.Join(err, file.Sync(), file.Close()); err == nil {
+		err = os.Rename(file.Name(), note)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(file.Name()))
+	}
+	return redisdb.SyncFolder(note)
+}
+
+// checkOutdated refuses the data of an embedded Redis if another one was used since. It would bring back what was done or
+// erased meanwhile, and send old events; but it may also be all there is of chats and values.
+func (c *config) checkOutdated() error {
+	folder := c.dataFolder()
+	note := filepath.Join(folder, outdatedFile)
+	text, err := os.ReadFile(note)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if has, err := hasOldData(folder); err != nil {
+		return err
+	} else if !has {
+		return os.Remove(note)
+	}
+	return fmt.Errorf("the data in %s is older than the database: %s; it would bring back what was done or erased since, and send old events; move the folder away to start with an empty Redis, or delete %s to go on with that data", folder, text, note)
+}
