@@ -89,7 +89,7 @@ func (c *config) findServer(ctx context.Context, folder string) (child.Program, 
 
 // startEmbedded starts the child, if there is one, and reads the snapshot of an embedded Redis.
 func (a *app) startEmbedded(ctx context.Context) error {
-	if err := a.config.checkOutdated(); err != nil {
+	if err := a.config.checkOutdated(a.child == nil); err != nil {
 		return fmt.Errorf("%s: %w", embeddedVariable, err)
 	}
 	start, begun := a.lockMemory, a.putAside
@@ -126,10 +126,14 @@ func (a *app) putAside(ctx context.Context) error {
 		return err
 	}
 	aside, err := child.PutAside(ctx, folder, a.log)
-	if err == nil {
-		a.log.WarnContext(ctx, "the embedded Redis starts without the data of the server that was used before, which is put aside", "file", aside)
+	if err != nil {
+		return err
 	}
-	return err
+	a.log.WarnContext(ctx, "the embedded Redis starts without the data of the server that was used before, which is put aside", "file", aside)
+	if err := redisdb.SyncFolder(aside); err != nil { // the note about the data must not be gone first
+		return err
+	}
+	return a.config.dropNote()
 }
 
 // embeddedRestarts counts how often the embedded server was started again.

@@ -15,21 +15,23 @@ import (
 // outdatedFile is the note, in the folder of an embedded Redis, that the folder's data is older than the database.
 const outdatedFile = "outdated"
 
-// hasOldData reports whether an embedded Redis has left data in the folder.
-func hasOldData(folder string) (bool, error) {
-	_, err := os.Stat(filepath.Join(folder, snapshotFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return child.HasData(folder)
+// oldData reports what embedded Redises have left in the folder: one in memory its snapshot, and a server its data.
+func oldData(folder string) (snapshot, server bool, err error) {
+	_, err = os.Stat(filepath.Join(folder, snapshotFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, false, err
 	}
-	return err == nil, err
+	snapshot = err == nil
+	server, err = child.HasData(folder)
+	return snapshot, server, err
 }
 
 // noteOtherRedis notes, beside data that an embedded Redis has left for this database, that another Redis is used from now on.
 // Several processes may do so at once.
 func (c *config) noteOtherRedis(now time.Time) error {
 	folder := c.dataFolder()
-	has, err := hasOldData(folder)
-	if err == nil && has {
+	snapshot, server, err := oldData(folder)
+	if err == nil && (snapshot || server) {
 		err = writeNote(filepath.Join(folder, outdatedFile), "fanfare has used another Redis (FANFARE_REDIS_URL) since "+now.UTC().Format(time.RFC3339))
 	}
 	if err != nil {
@@ -59,8 +61,9 @@ func writeNote(note, text string) error {
 }
 
 // checkOutdated refuses the data of an embedded Redis if another one was used since. It would bring back what was done or
-// erased meanwhile, and send old events; but it may also be all there is of chats and values.
-func (c *config) checkOutdated() error {
+// erased meanwhile, and send old events; but it may also be all there is of chats and values. A start in memory uses only a
+// snapshot. If there is none, the note stays until putAside.
+func (c *config) checkOutdated(inMemory bool) error {
 	folder := c.dataFolder()
 	note := filepath.Join(folder, outdatedFile)
 	text, err := os.ReadFile(note)
@@ -70,10 +73,23 @@ func (c *config) checkOutdated() error {
 	if err != nil {
 		return err
 	}
-	if has, err := hasOldData(folder); err != nil {
+	snapshot, server, err := oldData(folder)
+	switch {
+	case err != nil:
 		return err
-	} else if !has {
-		return os.Remove(note)
+	case !snapshot && !server:
+		return c.dropNote()
+	case !snapshot && inMemory:
+		return nil
 	}
 	return fmt.Errorf("the data in %s is older than the database: %s; it would bring back what was done or erased since, and send old events; move the folder away to start with an empty Redis, or delete %s to go on with that data", folder, text, note)
+}
+
+// dropNote removes the note, if there is one, when the data that it is about is gone.
+func (c *config) dropNote() error {
+	note := filepath.Join(c.dataFolder(), outdatedFile)
+	if err := os.Remove(note); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return redisdb.SyncFolder(note)
 }

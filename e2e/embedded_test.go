@@ -436,6 +436,35 @@ func TestEmbeddedDataIsOutdatedByAnotherRedis(t *testing.T) {
 	}
 }
 
+// A start in memory uses no data of a server, so data that is older than the database does not keep it from starting: it is put
+// aside. What the Redis in memory has from then on is not outdated, nor is what a later server has.
+func TestEmbeddedMemoryPutsOutdatedDataAside(t *testing.T) {
+	t.Parallel()
+	dir, other, none := t.TempDir(), "FANFARE_REDIS_URL="+storetest.Redis(t).URL(), "PATH="+t.TempDir()
+	run := func(want int, vars ...string) *program {
+		t.Helper()
+		p := mustServe(t, dir, vars...)
+		p.must(want, nil, "PUT", "/v1/values/color", map[string]any{"value": "blue"})
+		if code, _ := p.terminate(); code != 0 {
+			t.Fatalf("exit code %d", code)
+		}
+		return p
+	}
+	run(201, "FANFARE_EMBEDDED=redis")
+	run(201, other)
+	p := run(201, "FANFARE_EMBEDDED=memory", none)
+	if !strings.Contains(p.stderr.String(), "starts without the data of the server that was used before") {
+		t.Errorf("the start does not say that data is put aside:\n%s", p.stderr.String())
+	}
+	run(200, "FANFARE_EMBEDDED=memory", none)
+	run(200, "FANFARE_EMBEDDED=redis")
+	run(200, other)
+	code, _, errs := mustRun(t, dir, nil, "FANFARE_ADDR=127.0.0.1:0", "FANFARE_EMBEDDED=redis")
+	if code != 1 || !strings.Contains(errs, "is older than the database") {
+		t.Errorf("exit code %d: %s", code, errs)
+	}
+}
+
 // Two processes never keep the data of a Redis in memory in one folder.
 func TestEmbeddedMemoryLocksItsFolder(t *testing.T) {
 	t.Parallel()
