@@ -73,6 +73,9 @@ func (a *app) openEmbedded(ctx context.Context, o *redisdb.Options) error {
 		return fmt.Errorf("%s: %w", embeddedVariable, err)
 	}
 	if has && a.config.Embedded != embeddedMemory {
+		if err := a.config.checkOutdated(false); err != nil { // then there is more to say than that no server can be had
+			return fmt.Errorf("%s: %w", embeddedVariable, err)
+		}
 		return fmt.Errorf("%s: %s has the data of a redis-server or valkey-server, which cannot be used: %w; install it again, or set %s=memory to start without that data", embeddedVariable, folder, why, embeddedVariable)
 	}
 	a.whyMemory = why.Error()

@@ -15,6 +15,11 @@ import (
 // outdatedFile is the note, in the folder of an embedded Redis, that the folder's data is older than the database.
 const outdatedFile = "outdated"
 
+// outdatedNote is the absolute path of the note, because a refusal may be read in another directory.
+func (c *config) outdatedNote() (string, error) {
+	return filepath.Abs(filepath.Join(c.dataFolder(), outdatedFile))
+}
+
 // oldData reports what embedded Redises have left in the folder: one in memory its snapshot, and a server its data.
 func oldData(folder string) (snapshot, server bool, err error) {
 	_, err = os.Stat(filepath.Join(folder, snapshotFile))
@@ -29,10 +34,14 @@ func oldData(folder string) (snapshot, server bool, err error) {
 // noteOtherRedis notes, beside data that an embedded Redis has left for this database, that another Redis is used from now on.
 // Several processes may do so at once.
 func (c *config) noteOtherRedis(now time.Time) error {
-	folder := c.dataFolder()
+	note, err := c.outdatedNote()
+	if err != nil {
+		return err
+	}
+	folder := filepath.Dir(note)
 	snapshot, server, err := oldData(folder)
 	if err == nil && (snapshot || server) {
-		err = writeNote(filepath.Join(folder, outdatedFile), "fanfare has used another Redis (FANFARE_REDIS_URL) since "+now.UTC().Format(time.RFC3339))
+		err = writeNote(note, "fanfare has used another Redis (FANFARE_REDIS_URL) since "+now.UTC().Format(time.RFC3339))
 	}
 	if err != nil {
 		return fmt.Errorf("FANFARE_REDIS_URL: %s may have the data of an embedded Redis, and it cannot be noted that another one is used from now on: %w; let this user read and write the folder, or move it away", folder, err)
@@ -64,8 +73,10 @@ func writeNote(note, text string) error {
 // erased meanwhile, and send old events; but it may also be all there is of chats and values. A start in memory uses only a
 // snapshot. If there is none, the note stays until putAside.
 func (c *config) checkOutdated(inMemory bool) error {
-	folder := c.dataFolder()
-	note := filepath.Join(folder, outdatedFile)
+	note, err := c.outdatedNote()
+	if err != nil {
+		return err
+	}
 	text, err := os.ReadFile(note)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -73,6 +84,7 @@ func (c *config) checkOutdated(inMemory bool) error {
 	if err != nil {
 		return err
 	}
+	folder := filepath.Dir(note)
 	snapshot, server, err := oldData(folder)
 	switch {
 	case err != nil:
@@ -82,12 +94,15 @@ func (c *config) checkOutdated(inMemory bool) error {
 	case !snapshot && inMemory:
 		return nil
 	}
-	return fmt.Errorf("the data in %s is older than the database: %s; it would bring back what was done or erased since, and send old events; move the folder away to start with an empty Redis, or delete %s to go on with that data", folder, text, note)
+	return fmt.Errorf("the data in %s is older than the database: %s; set FANFARE_REDIS_URL again to go on with that Redis; or move the folder away to start with an empty one; or delete %s to go on with the data in the folder, which brings back what was done or erased since, and sends old events", folder, text, note)
 }
 
 // dropNote removes the note, if there is one, when the data that it is about is gone.
 func (c *config) dropNote() error {
-	note := filepath.Join(c.dataFolder(), outdatedFile)
+	note, err := c.outdatedNote()
+	if err != nil {
+		return err
+	}
 	if err := os.Remove(note); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

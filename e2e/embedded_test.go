@@ -401,7 +401,7 @@ func TestEmbeddedOldDataStaysAside(t *testing.T) {
 }
 
 // Data of an embedded Redis is older than the database once fanfare has run with another one. A start with an embedded Redis
-// refuses it with a sentence that names both ways on: with the data, and without it.
+// refuses it with a sentence that names the ways on: with the other Redis, with the data, and with neither.
 func TestEmbeddedDataIsOutdatedByAnotherRedis(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"memory", "redis"} {
@@ -422,9 +422,22 @@ func TestEmbeddedDataIsOutdatedByAnotherRedis(t *testing.T) {
 			run(200, "FANFARE_EMBEDDED="+mode)
 			run(404, other)
 			run(200, other)
-			code, _, errs := mustRun(t, dir, nil, "FANFARE_ADDR=127.0.0.1:0", "FANFARE_EMBEDDED="+mode)
-			if want := "the data in fanfare-data is older than the database: fanfare has used another Redis (FANFARE_REDIS_URL) since 2"; code != 1 || !strings.Contains(errs, want) {
-				t.Errorf("exit code %d: %s", code, errs)
+			refused := func(vars ...string) {
+				t.Helper()
+				code, _, errs := mustRun(t, dir, nil, append([]string{"FANFARE_ADDR=127.0.0.1:0"}, vars...)...)
+				for _, want := range []string{
+					"FANFARE_EMBEDDED: the data in " + folder + " is older than the database: fanfare has used another Redis (FANFARE_REDIS_URL) since 2",
+					"; set FANFARE_REDIS_URL again to go on with that Redis; or move the folder away to start with an empty one; or delete " + filepath.Join(folder, "outdated") + " to go on with the data in the folder",
+				} {
+					if code != 1 || !strings.Contains(errs, want) {
+						t.Errorf("exit code %d, without %q: %s", code, want, errs)
+					}
+				}
+			}
+			refused("FANFARE_EMBEDDED=" + mode)
+			refused("FANFARE_EMBEDDED=auto")
+			if mode == "redis" { // which cannot be had any more
+				refused("FANFARE_EMBEDDED=auto", "PATH="+t.TempDir())
 			}
 			storetest.Must(t, os.Remove(filepath.Join(folder, "outdated")))
 			run(200, "FANFARE_EMBEDDED="+mode)
