@@ -36,7 +36,8 @@ func (k *embeddedKind) UnmarshalText(text []byte) error {
 }
 
 // dataFolder is where an embedded Redis keeps its data: beside an SQLite database, under the
-// database's name, and in the working directory for any other database. No two databases have the same folder.
+// database's name, and in the working directory for any other database. No two SQLite databases have the same folder.
+// Databases of one kind on servers have the same one as long as they are used from the same directory.
 func (c *config) dataFolder() string {
 	if scheme, _, _ := strings.Cut(c.DatabaseURL, ":"); scheme != "sqlite" {
 		return "fanfare-" + strings.Replace(scheme, "postgresql", "postgres", 1) + "-data"

@@ -5,7 +5,7 @@ import (
 )
 
 // The data of an embedded Redis lies beside an SQLite database, under its name, so that two databases in one folder
-// do not share it.
+// do not share it. Databases of one kind on servers do, in the working directory.
 func TestDataFolder(t *testing.T) {
 	t.Parallel()
 	for database, want := range map[string]string{
@@ -15,6 +15,7 @@ func TestDataFolder(t *testing.T) {
 		"sqlite:/var/lib/shop":        "/var/lib/shop.data", // and not that of shop.db
 		"sqlite:shop-data.db":         "shop-data-data",
 		"mysql://u:p@h:3306/n":        "fanfare-mysql-data",
+		"mysql://u:p@h:3306/other":    "fanfare-mysql-data",
 		"postgres://u:p@h/n":          "fanfare-postgres-data",
 		"postgresql://u:p@h/n":        "fanfare-postgres-data",
 	} {

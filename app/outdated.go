@@ -6,18 +6,26 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
+	"fanfare/store/record"
 	"fanfare/store/redisdb"
 	"fanfare/store/redisdb/child"
 )
 
-// outdatedFile is the note, in the folder of an embedded Redis, that the folder's data is older than the database.
+// outdatedFile is the note, in the folder of an embedded Redis, that the folder's data is older than the database. For a
+// database on a server the name goes on, see outdatedNote.
 const outdatedFile = "outdated"
 
-// outdatedNote is the absolute path of the note, because a refusal may be read in another directory.
+// outdatedNote is the absolute path of the note, because a refusal may be read in another directory. Databases on servers may
+// share the folder, so the note's name has address and name of its database: it is about no other one.
 func (c *config) outdatedNote() (string, error) {
-	return filepath.Abs(filepath.Join(c.dataFolder(), outdatedFile))
+	name := outdatedFile
+	if database := record.ServerDatabase(c.DatabaseURL); database != "" {
+		name += "-" + strings.ReplaceAll(database, "/", "-")
+	}
+	return filepath.Abs(filepath.Join(c.dataFolder(), name))
 }
 
 // oldData reports what embedded Redises have left in the folder: one in memory its snapshot, and a server its data.

@@ -449,6 +449,35 @@ func TestEmbeddedDataIsOutdatedByAnotherRedis(t *testing.T) {
 	}
 }
 
+// A run on one database of a server with another Redis says nothing about the data that another database has from an embedded
+// one in the same directory.
+func TestEmbeddedDataIsNotOutdatedByAnotherDatabase(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	shop, news := "FANFARE_DATABASE_URL="+storetest.MySQL(t), "FANFARE_DATABASE_URL="+storetest.MySQL(t)
+	run := func(want int, vars ...string) {
+		t.Helper()
+		p := mustServe(t, dir, vars...)
+		p.must(want, nil, "PUT", "/v1/values/color", map[string]any{"value": "blue"})
+		if code, _ := p.terminate(); code != 0 {
+			t.Fatalf("exit code %d", code)
+		}
+	}
+	run(201, shop)
+	run(201, news, "FANFARE_REDIS_URL="+storetest.Redis(t).URL())
+	run(200, shop)
+	run(201, shop, "FANFARE_REDIS_URL="+storetest.Redis(t).URL())
+	code, _, errs := mustRun(t, dir, nil, "FANFARE_ADDR=127.0.0.1:0", shop)
+	if name := shop[strings.LastIndex(shop, "/")+1:]; code != 1 || !strings.Contains(errs, "is older than the database") || !strings.Contains(errs, "-"+name+" to go on with the data") {
+		t.Errorf("exit code %d: %s", code, errs)
+	}
+	notes, err := filepath.Glob(filepath.Join(dir, "fanfare-mysql-data", "outdated-*"))
+	storetest.Must(t, err)
+	if len(notes) != 2 {
+		t.Errorf("the notes are %q", notes)
+	}
+}
+
 // A start in memory uses no data of a server, so data that is older than the database does not keep it from starting: it is put
 // aside. What the Redis in memory has from then on is not outdated, nor is what a later server has.
 func TestEmbeddedMemoryPutsOutdatedDataAside(t *testing.T) {

@@ -21,6 +21,19 @@ func CheckURL(raw string) error {
 	return err
 }
 
+// ServerDatabase is address and name of the database on a server that a URL names, such as "db.example:3306/shop". So URLs
+// that differ in user, password and options have the same one. It is empty for an SQLite file.
+func ServerDatabase(raw string) string {
+	named, _ := parseURL(raw)
+	switch {
+	case named.mysql != nil:
+		return strings.ToLower(named.mysql.Addr) + "/" + named.mysql.DBName
+	case named.postgres != nil:
+		return strings.ToLower(net.JoinHostPort(named.postgres.Host, strconv.Itoa(int(named.postgres.Port)))) + "/" + named.postgres.Database
+	}
+	return ""
+}
+
 // namedDatabase is what a URL names: one of the three.
 type namedDatabase struct {
 	file     string
