@@ -64,3 +64,44 @@ func TestOtherRedisBesideAFolderThatCannotBeRead(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// A start is refused for old data that it would use. The note stays as long as there is data.
+func TestOutdatedDataIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		left              []string // what embedded Redises have left
+		inMemory          bool
+		refused, noteGoes bool
+	}{
+		"Snapshot":             {[]string{snapshotFile}, true, true, false},
+		"SnapshotForServer":    {[]string{snapshotFile}, false, true, false},
+		"Server":               {[]string{"appendonlydir"}, false, true, false},
+		"ServerInMemory":       {[]string{"appendonlydir"}, true, false, false},
+		"BothInMemory":         {[]string{"appendonlydir", snapshotFile}, true, true, false},
+		"Nothing":              {nil, false, false, true},
+		"NothingInMemory":      {nil, true, false, true},
+		"PutAside":             {[]string{"appendonlydir.20261130T120000.000Z"}, false, false, true},
+		"SnapshotWasPutAside":  {[]string{snapshotFile + ".20261130T120000.000Z"}, true, false, true},
+		"SnapshotByHalf":       {[]string{snapshotFile + ".new"}, true, false, true},
+		"NoteByHalfAndNothing": {[]string{outdatedFile + ".1.new"}, true, false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := &config{DatabaseURL: "sqlite:" + filepath.Join(t.TempDir(), "fanfare.db")}
+			storetest.Must(t, c.checkOutdated(tc.inMemory)) // there is no folder
+			note := filepath.Join(c.dataFolder(), outdatedFile)
+			for _, left := range tc.left {
+				storetest.Must(t, os.MkdirAll(filepath.Join(c.dataFolder(), left), 0o700))
+			}
+			storetest.Must(t, os.MkdirAll(c.dataFolder(), 0o700))
+			storetest.Must(t, c.checkOutdated(tc.inMemory)) // there is no note
+			storetest.Must(t, os.WriteFile(note, []byte("text"), 0o600))
+			if err := c.checkOutdated(tc.inMemory); (err != nil) != tc.refused {
+				t.Errorf("%v", err)
+			}
+			if _, err := os.Stat(note); os.IsNotExist(err) != tc.noteGoes {
+				t.Errorf("the note: %v", err)
+			}
+		})
+	}
+}
