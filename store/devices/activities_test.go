@@ -144,6 +144,29 @@ func TestP4_ActivitiesThatMakeRoom(t *testing.T) {
 	}
 }
 
+// P4: a call dies, or Redis refuses it, when an activity has made room. Its repeat is not answered before Redis knows.
+func TestP4_ARepeatKnowsWhatMadeRoom(t *testing.T) {
+	t.Parallel()
+	eachWorld(t, func(t *testing.T, w *world) {
+		for n := range api.MaxActivities {
+			_, _, err := w.store.PutActivity(t.Context(), "alice", token(n), starting("Match"))
+			storetest.Must(t, err)
+		}
+		process := w.another(devices.Options{})
+		process.DropRelay()
+		_, _, err := process.PutActivity(t.Context(), "alice", token(99), starting("Match"))
+		storetest.Must(t, err)
+		if !mustGuard(t, w, token(0)).Reaches("alice") {
+			t.Fatal("the guard of what made room is written")
+		}
+		_, _, err = w.store.PutActivity(t.Context(), "alice", token(99), starting("Match"))
+		storetest.Must(t, err)
+		if g := mustGuard(t, w, token(0)); g.State != devices.StateGone {
+			t.Errorf("the one that made room: %+v", g)
+		}
+	})
+}
+
 // P4: a user removes an activity that has ended, whose row is gone: what waits does not go to it.
 func TestP4_RemovingAnActivityThatHasEnded(t *testing.T) {
 	t.Parallel()

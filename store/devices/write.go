@@ -59,8 +59,10 @@ func (s *Store) write(ctx context.Context, users, tokens []string, do func(conte
 	if len(change.Users) > 0 {
 		c.versions, c.devices, c.tokens = change.Users, change.Devices, slices.Concat(tokens, change.Gone)
 	} else if c.tokens = nil; err == nil {
-		c.tokens, err = s.rec.OpenGuards(in, tokens) // an earlier call may have changed them, and Redis refused it
-		c.tokens = append(c.tokens, reaching(c.guards, c.tokens)...)
+		// An earlier call may have changed them, and Redis refused it.
+		if c.tokens, err = s.rec.OpenGuards(in, tokens); err == nil {
+			c.tokens = append(c.tokens, reaching(c.guards, c.tokens)...)
+		}
 	}
 	relayed := s.relayNow(ctx, c)
 	return cmp.Or(err, relayed)

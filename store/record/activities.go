@@ -42,10 +42,11 @@ func (db *DB) PutActivity(ctx context.Context, w DeviceWrite, r *api.ActivityReq
 		if err != nil {
 			return err
 		}
-		if gone, err = roomForActivity(ctx, tx, &row, now); err != nil {
+		made, err := roomForActivity(ctx, tx, &row, now)
+		if err != nil {
 			return err
 		}
-		if err := db.announce(ctx, tx, guardRows(gone)); err != nil {
+		if gone, err = db.announceGone(ctx, tx, w.User, made); err != nil {
 			return err
 		}
 		if err := db.saveDevices(ctx, tx, list, old); err != nil {
@@ -64,6 +65,19 @@ func (db *DB) PutActivity(ctx context.Context, w DeviceWrite, r *api.ActivityReq
 	}
 	c.Gone, c.Told = gone, told
 	return done, created, c, nil
+}
+
+// announceGone announces that activities of a user made room. It returns them with those of the user's earlier calls of which
+// Redis may not know yet, because this one may be a repeat.
+func (db *DB) announceGone(ctx context.Context, tx *sqlx.Tx, user string, gone []string) (all []string, err error) {
+	rows := make([]OutboxRow, len(gone))
+	for i, token := range gone {
+		rows[i] = newOutboxRow(KindGuard, token, user)
+	}
+	if err := db.announce(ctx, tx, rows); err != nil {
+		return nil, err
+	}
+	return all, tx.SelectContext(ctx, &all, "SELECT DISTINCT subject FROM outbox WHERE kind = ? AND payload = ?", KindGuard, user)
 }
 
 // endActivity sets when an activity ends that is registered now.
