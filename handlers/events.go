@@ -334,11 +334,11 @@ func (s *server) cancelEvent(ctx context.Context, in *idOnceRequest) (*web.Reply
 		return nil, err
 	}
 	report, made, err := s.o.Events.Cancel(ctx, in.ID)
+	if made { // also if its report could not be read
+		s.web.LogChange(ctx, "events.cancel", in.ID)
+	}
 	if err != nil {
 		return nil, err
-	}
-	if made {
-		s.web.LogChange(ctx, "events.cancel", in.ID)
 	}
 	return web.OK(report), nil
 }

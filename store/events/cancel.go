@@ -37,7 +37,8 @@ func (s *Store) PlaceOfNotifications(shard int) Place { return Place(s.o.Queue.S
 
 // Cancel cancels an event: once it has returned, and a second has passed, nothing of the event is targeted
 // or sent any more. It returns the report so far. Notifications that were made and not sent count as
-// cancelled, each when its turn to be sent has come. made says that this call took the last step of the cancel.
+// cancelled, each when its turn to be sent has come. made says that this call took the last step of the cancel, also beside the
+// error of reading the report afterwards.
 //
 // While a master is away the call fails, and the cancel holds only for the shards of some other masters. A second
 // call completes it, and writes again what a master may have lost. The error is too_late if the event is over, and
@@ -47,18 +48,16 @@ func (s *Store) Cancel(ctx context.Context, id string) (r *api.EventReport, made
 	if err != nil {
 		return nil, false, err
 	}
-	if w.event.cancelled != queue.CancelledEverywhere || !s.cancelled.addedSince(id, s.o.Now().Add(-cancelAgain)) {
+	changes := w.event.cancelled != queue.CancelledEverywhere || !s.cancelled.addedSince(id, s.o.Now().Add(-cancelAgain))
+	if changes {
 		if made, err = s.cancel(ctx, w); err != nil {
 			return nil, false, err
 		}
-		if w, err = s.whole(ctx, id); err != nil {
-			return nil, false, api.AfterAChange(err)
-		}
 	}
-	if w.openings, err = s.openings(ctx, w); err != nil {
-		return nil, false, err
+	if r, err = s.Report(ctx, id); err != nil && changes {
+		err = api.AfterAChange(err)
 	}
-	return w.report(), made, nil
+	return r, made, err
 }
 
 // cancel takes the steps of a cancel that were not taken before. If the event's last notification is ending at this

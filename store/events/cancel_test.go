@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -282,6 +283,37 @@ func TestN11_HalfACancel(t *testing.T) {
 					t.Errorf("%s: place %d does not know", step, at)
 				}
 			}
+		}
+	})
+}
+
+// N11: all steps of a cancel are taken, and who opened the event cannot be read. The answer does not say that nothing happened.
+func TestN11_CancelledAndNotTold(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedisAlone(t, func(t *testing.T, db *redisdb.DB) {
+		w := setupOn(t, db, storetest.SQLite(t))
+		w.mustType("opens", api.EventTypeRequest{Opened: true, Title: "T"})
+		r := event("bob")
+		r.Type = "opens"
+		id, _ := w.mustAccept(r, api.Idempotency{})
+		openings := func(c redis.Cmder) string {
+			if storetest.NameOf(c) == "hmget" && strings.Contains(fmt.Sprint(c.Args()[1]), "opened:") {
+				return "openings"
+			}
+			return ""
+		}
+		faulty := storetest.FaultyBy(t, db, openings, func(_ string, answered bool) error {
+			if !answered {
+				return storetest.ErrCut
+			}
+			return nil
+		})
+		half := events.New(events.Options{DB: faulty, Queue: queue.New(faulty, queue.Options{Name: "events"}), Notifications: w.notes, Record: w.rec})
+		if _, made, err := half.Cancel(t.Context(), id); api.CodeOf(err) != api.CodeUnknownOutcome || !made {
+			t.Errorf("a cancel whose report cannot be read: %t, %v", made, err)
+		}
+		if got, err := w.events.Report(t.Context(), id); err != nil || got.State != api.EventCancelled {
+			t.Errorf("it is %+v, %v", got, err)
 		}
 	})
 }
