@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"slices"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -12,6 +13,9 @@ import (
 
 // unreadAtOnce is how many users' chats are read at once for the numbers of events.
 const unreadAtOnce = 8
+
+// unreadPatience is how long an event waits for chats that cannot be read. It outlasts a fail-over.
+const unreadPatience = 30 * time.Second
 
 // numbers gives users the numbers that events show on the icon of their app.
 func (a *app) numbers(ctx context.Context, asks []badges.Ask) []badges.Reached {
@@ -31,6 +35,9 @@ func (a *app) numbers(ctx context.Context, asks []badges.Ask) []badges.Reached {
 		}
 		g.Go(func() error {
 			n, err := a.chats.UnreadChats(ctx, ask.User)
+			if err != nil && time.Since(ask.Came) > unreadPatience {
+				n, err = max(n, 1), nil // the event tells of an unread message
+			}
 			out[i] = badges.Reached{Count: min(n, api.MaxBadge), Err: err}
 			return nil
 		})

@@ -65,8 +65,8 @@ func (s *Store) UserChats(ctx context.Context, user, cursor string, limit int) (
 	return items, p.next(limit), nil
 }
 
-// UnreadChats counts a user's chats with unread messages, among the thousand that the user joined first. If one of them cannot be
-// read, the number is not known, and that is the error. It makes two round trips.
+// UnreadChats counts a user's chats with unread messages, among the thousand that the user joined first. If some of them cannot be
+// read, n is the number of the others, and the error is that of the first. It makes two round trips.
 func (s *Store) UnreadChats(ctx context.Context, user string) (n int64, err error) {
 	p, err := s.readPage(ctx, user, "", indexChunk)
 	if err != nil {
@@ -77,14 +77,14 @@ func (s *Store) UnreadChats(ctx context.Context, user string) (n int64, err erro
 		return 0, err
 	}
 	for i := range found {
-		switch f := &found[i]; {
-		case f.err != nil:
-			return 0, f.err
-		case f.unread > 0:
+		if err == nil {
+			err = found[i].err
+		}
+		if found[i].unread > 0 {
 			n++
 		}
 	}
-	return n, nil
+	return n, err
 }
 
 // Positions reads a user's position in each of the user's chats. A chat that cannot be read has an
