@@ -2,10 +2,9 @@
 // 0 again, and then the badge has no version, or another time since which it is there.
 //
 //	key                        type    lifetime          what
-//	ff:{badge:<user>}:count    string  a year unchanged  six numbers with spaces between: the badge; its version, in us; since
+//	ff:{badge:<user>}:count    string  a year unchanged  five numbers with spaces between: the badge; its version, in us; since
 //	                                                     when it is there; when the newest of what changed it came; when it was
-//	                                                     shown without a text, or is to be shown; and the period of the last
-//	                                                     change. Times are in ms
+//	                                                     shown without a text, or is to be shown. Times are in ms
 //	ff:{badge:<user>}:names:0  hash    see below         what changed the badge in an even period: for an event's id the number,
 //	                                                     for a request the whole answer and a digest of its body
 //	ff:{badge:<user>}:names:1  hash                      the same in an odd period

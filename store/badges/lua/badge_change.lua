@@ -26,7 +26,7 @@ if known then return again(known) end
 -- A Redis whose memory is full refuses a script's first write if it takes memory. This one takes none, so that events
 -- that were accepted are sent.
 redis.call('PEXPIRE', badge, life)
-local old, version, since, newest, show, last = string.match(redis.call('GET', badge) or '0 0 0 0 0 0', '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+local old, version, since, newest, show = string.match(redis.call('GET', badge) or '0 0 0 0 0', '^(%d+) (%d+) (%d+) (%d+) (%d+)$')
 local count = tostring(math.max(0, math.min(most, (how == 'add' and old or 0) + number)))
 version = int(math.max(version + 1, us))
 if since == '0' then since = ms end
@@ -35,8 +35,7 @@ show = tonumber(show)
 if gap ~= '' and show <= ms then show = math.max(show + gap, ms) end
 local left = body == '' and count or table.concat({ count, version, since, show, body }, ' ')
 if redis.call('HSETNX', names, name, left) == 0 then return again(redis.call('HGET', names, name)) end
-redis.call('SET', badge, table.concat({ count, version, since, newest, show, nth }, ' '), 'PX', life)
--- The change before has done it, if it was in the same period.
-if tonumber(last) ~= nth then redis.call('PEXPIREAT', names, int((nth + 2) * period)) end
+redis.call('SET', badge, table.concat({ count, version, since, newest, show }, ' '), 'PX', life)
+redis.call('PEXPIREAT', names, int((nth + 2) * period))
 if body == '' then return { 1, count } end
 return { 1, count, version, tostring(since), show > ms and int(show) or '0' }
