@@ -124,7 +124,8 @@ func (s *Store) forget(ctx context.Context, gone map[Outbox][]string) error {
 	return redisdb.FirstError(cmds)
 }
 
-// trimOutboxes drops the oldest facts of outboxes that have too many, after some of them could not be moved.
+// trimOutboxes drops the oldest facts of outboxes that have too many, after some of them could not be moved, or more than a round moves
+// were there.
 func (s *Store) trimOutboxes(ctx context.Context, boxes []Outbox) error {
 	var cmds []redis.Cmder
 	for _, o := range boxes {

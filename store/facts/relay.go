@@ -94,7 +94,7 @@ func (s *Store) round(ctx context.Context, boxes []Outbox) error {
 	for _, o := range m.left {
 		s.Left(o) // the next round goes on at once
 	}
-	return nil
+	return s.trimOutboxes(ctx, m.left)
 }
 
 // way is the way from an outbox to a lane.
