@@ -49,6 +49,7 @@ clean_up() {
 	stop "$step_pid"
 	stop "$mariadb_pid"
 	if [ -n "$work" ]; then
+		[ ! -s "$work/raced.log" ] || cat "$work/raced.log" # of a run that did not come to its end
 		# A server of a test that was killed may still be writing its last.
 		for _ in 1 2 3 4 5; do
 			chmod -R u+w "$work" 2>/dev/null || true
@@ -237,6 +238,7 @@ run_tests() {
 	if [ -n "$raced_pid" ]; then
 		wait "$raced_pid" || failed=1
 		cat "$work/raced.log"
+		rm "$work/raced.log"
 	fi
 	go test "${race[@]}" -vet=off -timeout 30m -parallel $((4 * $(nproc))) ./e2e "$@" || failed=1
 	return $failed
