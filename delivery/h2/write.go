@@ -29,6 +29,8 @@ const (
 	// maxInSystem is how many bytes the system may hold and not have sent. It takes no more before half of
 	// them are left, which leaves room for a whole write and the rest of its last request.
 	maxInSystem = 4 * maxWrite
+	// lastWords is how long the reader may take for what a peer has said before it closed the connection.
+	lastWords = time.Second
 )
 
 // gather holds the frames of the next write.
@@ -155,10 +157,23 @@ func (c *Conn) write() {
 				c.mu.Lock()
 				c.out.taken -= uint64(len(p) - n) // these bytes were not sent
 				c.mu.Unlock()
+			} else {
+				c.hearOut()
 			}
 			c.fail(err)
 			return
 		}
+	}
+}
+
+// hearOut lets the reader end the connection, for a while, if the peer has closed it: what the peer said before tells why, and
+// which requests it has not processed.
+func (c *Conn) hearOut() {
+	timer := time.NewTimer(lastWords)
+	defer timer.Stop()
+	select {
+	case <-c.done:
+	case <-timer.C:
 	}
 }
 
