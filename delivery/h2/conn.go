@@ -171,6 +171,7 @@ func (c *Conn) checkSilence() {
 // fail ends the connection and all calls on it. Only requests that were handed to TLS completely
 // can have been processed: the rest will never be sent.
 func (c *Conn) fail(err error) {
+	c.retire(err) // before an owner hears of it, and before another request is given to it
 	c.mu.Lock()
 	if c.err != nil {
 		c.mu.Unlock()
@@ -194,6 +195,5 @@ func (c *Conn) fail(err error) {
 	ended := c.takeEnded()
 	c.mu.Unlock()
 	time.AfterFunc(closeTime, func() { _ = c.raw.Close() }) // a peer that reads nothing can't hold up the close
-	c.retire(err)                                           // before the owners of the calls look for another connection
 	notify(ended)
 }
