@@ -49,6 +49,8 @@ clean_up() {
 	stop "$step_pid"
 	stop "$mariadb_pid"
 	if [ -n "$work" ]; then
+		# A test that was killed may have left a small disk.
+		[ ! -r /proc/self/mounts ] || awk -v "dir=$work/" 'index($2, dir) == 1 { print $2 }' /proc/self/mounts | xargs -r -n1 umount -l || true
 		[ ! -s "$work/raced.log" ] || cat "$work/raced.log" # of a run that did not come to its end
 		# A server of a test that was killed may still be writing its last.
 		for _ in 1 2 3 4 5; do
