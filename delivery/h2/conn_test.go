@@ -9,6 +9,7 @@ import (
 	"net"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -419,6 +420,46 @@ func TestP4_ABurstOnASlowWay(t *testing.T) {
 	}
 	if c.Gone() || len(done) > 0 {
 		t.Errorf("%d calls have ended", len(done))
+	}
+}
+
+// brokenWay is a connection on which writes fail, from a moment on.
+type brokenWay struct {
+	net.Conn
+	broken atomic.Bool
+	failed chan struct{} // closed when one has failed
+}
+
+func (w *brokenWay) Write(p []byte) (int, error) {
+	if w.broken.Load() {
+		close(w.failed) // the writer ends with the first
+		return 0, syscall.EPIPE
+	}
+	return w.Conn.Write(p)
+}
+
+// A peer closes the connection, and a write fails before the reader has read what the peer said: it has processed nothing.
+func TestAPeerIsHeardThoughAWriteFails(t *testing.T) {
+	t.Parallel()
+	ours, theirs := mustPipe(t)
+	way := &brokenWay{Conn: ours, failed: make(chan struct{})}
+	raw := newPunctual(way)
+	c := newConn(New("", nil, testOptions()), raw, raw)
+	c.start()
+	t.Cleanup(func() { c.fail(ErrClosed) })
+	if _, err := io.ReadFull(theirs, make([]byte, len(http2.ClientPreface))); err != nil {
+		t.Fatal(err)
+	}
+	way.broken.Store(true)
+	done := make(results, 1)
+	c.NewCall([]byte("x"), nil, done).Start("/", nil)
+	<-way.failed
+	if err := http2.NewFramer(theirs, nil).WriteGoAway(0, http2.ErrCodeNo, nil); err != nil {
+		t.Fatal(err)
+	}
+	_ = theirs.(*net.TCPConn).CloseWrite()
+	if r := done.must(t); !errors.Is(r.Err, ErrUnprocessed) {
+		t.Errorf("the request ended as %+v", r)
 	}
 }
 

@@ -29,8 +29,8 @@ const (
 	// maxInSystem is how many bytes the system may hold and not have sent. It takes no more before half of
 	// them are left, which leaves room for a whole write and the rest of its last request.
 	maxInSystem = 4 * maxWrite
-	// lastWords is how long the reader may take for what a peer has said before it closed the connection.
-	lastWords = time.Second
+	// drainTimeout is how long the reader may take to read what a peer sent before it closed the connection.
+	drainTimeout = time.Second
 )
 
 // gather holds the frames of the next write.
@@ -158,7 +158,7 @@ func (c *Conn) write() {
 				c.out.taken -= uint64(len(p) - n) // these bytes were not sent
 				c.mu.Unlock()
 			} else {
-				c.hearOut()
+				c.awaitReader()
 			}
 			c.fail(err)
 			return
@@ -166,10 +166,10 @@ func (c *Conn) write() {
 	}
 }
 
-// hearOut lets the reader end the connection, for a while, if the peer has closed it: what the peer said before tells why, and
-// which requests it has not processed.
-func (c *Conn) hearOut() {
-	timer := time.NewTimer(lastWords)
+// awaitReader lets the reader end the connection, for a while. A peer that has closed it may have said why, and which
+// requests it has not processed.
+func (c *Conn) awaitReader() {
+	timer := time.NewTimer(drainTimeout)
 	defer timer.Stop()
 	select {
 	case <-c.done:
