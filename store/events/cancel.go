@@ -48,16 +48,15 @@ func (s *Store) Cancel(ctx context.Context, id string) (r *api.EventReport, made
 	if err != nil {
 		return nil, false, err
 	}
-	changes := w.event.cancelled != queue.CancelledEverywhere || !s.cancelled.addedSince(id, s.o.Now().Add(-cancelAgain))
-	if changes {
-		if made, err = s.cancel(ctx, w); err != nil {
-			return nil, false, err
-		}
+	if w.event.cancelled == queue.CancelledEverywhere && s.cancelled.addedSince(id, s.o.Now().Add(-cancelAgain)) {
+		r, err = s.reportOf(ctx, w)
+		return r, false, err
 	}
-	if r, err = s.Report(ctx, id); err != nil && changes {
-		err = api.AfterAChange(err)
+	if made, err = s.cancel(ctx, w); err != nil {
+		return nil, false, err
 	}
-	return r, made, err
+	r, err = s.Report(ctx, id)
+	return r, made, api.AfterAChange(err)
 }
 
 // cancel takes the steps of a cancel that were not taken before. If the event's last notification is ending at this

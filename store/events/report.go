@@ -14,10 +14,15 @@ import (
 // event that is unknown, or whose retention is over, is not_found.
 func (s *Store) Report(ctx context.Context, id string) (*api.EventReport, error) {
 	w, err := s.whole(ctx, id)
-	if err == nil {
-		w.openings, err = s.openings(ctx, w)
-	}
 	if err != nil {
+		return nil, err
+	}
+	return s.reportOf(ctx, w)
+}
+
+// reportOf is the report of an event that was read, with its openings.
+func (s *Store) reportOf(ctx context.Context, w *whole) (r *api.EventReport, err error) {
+	if w.openings, err = s.openings(ctx, w); err != nil {
 		return nil, err
 	}
 	return w.report(), nil
