@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -19,23 +18,19 @@ const unreadPatience = 30 * time.Second
 
 // numbers gives users the numbers that events show on the icon of their app.
 func (a *app) numbers(ctx context.Context, asks []badges.Ask) []badges.Reached {
-	unread := func(ask badges.Ask) bool { return ask.Mode == api.BadgeUnread }
-	if !slices.ContainsFunc(asks, unread) {
-		return a.badges.Reach(ctx, asks)
-	}
 	out := make([]badges.Reached, len(asks))
 	var kept []badges.Ask // those whose number is the badge
 	var of []int          // their places
 	var g errgroup.Group
 	g.SetLimit(unreadAtOnce)
 	for i, ask := range asks {
-		if !unread(ask) {
+		if ask.Mode != api.BadgeUnread {
 			kept, of = append(kept, ask), append(of, i)
 			continue
 		}
 		g.Go(func() error {
 			n, err := a.chats.UnreadChats(ctx, ask.User)
-			if err != nil && time.Since(ask.Came) > unreadPatience {
+			if err != nil && ask.Age > unreadPatience {
 				n, err = max(n, 1), nil // the event tells of an unread message
 			}
 			out[i] = badges.Reached{Count: min(n, api.MaxBadge), Err: err}

@@ -164,6 +164,8 @@ type Ask struct {
 	// already, the number is that of the first time.
 	Mode api.BadgeMode
 	Came time.Time // when the event came
+	// Age is for how long the event has been in the queue.
+	Age time.Duration
 }
 
 // Reached is the number with which a user gets an event.
