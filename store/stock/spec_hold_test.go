@@ -436,7 +436,9 @@ func TestS7_NoPartitionGoesBeforeTheLast(t *testing.T) {
 		}
 		there := func() (n int) {
 			for _, p := range parts {
-				n += int(w.db.Client().Exists(t.Context(), p.settings).Val())
+				found, err := w.db.Client().Exists(t.Context(), p.settings).Result()
+				storetest.Must(t, err)
+				n += int(found)
 			}
 			return n
 		}
