@@ -77,7 +77,7 @@ func writeNote(note, text string) error {
 	return redisdb.SyncFolder(note)
 }
 
-// checkOutdated refuses the data of an embedded Redis if another one was used since. It would bring back what was done or
+// checkOutdated refuses the data of an embedded Redis if another one was used since. Such data would bring back what was done or
 // erased meanwhile, and send old events; but it may also be all there is of chats and values. A start in memory uses only a
 // snapshot. If there is none, the note stays until putAside.
 func (c *config) checkOutdated(inMemory bool) error {

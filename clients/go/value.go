@@ -54,8 +54,8 @@ func (c *Client) PutValue(ctx context.Context, name string, value any, ttl time.
 	return made.Version, err
 }
 
-// IfVersion makes a change of a value, a sale or a webhook only if it has this version. If it has not, the problem
-// version_mismatch has what is there, and its version.
+// IfVersion makes a change of a value, a sale or a webhook only if it has this version. If it has another one, the error is
+// the problem version_mismatch, in which the server puts the present value, sale or webhook and its version.
 func IfVersion(version int64) Setting { return IfMatch(`"` + strconv.FormatInt(version, 10) + `"`) }
 
 // GetValue reads a value. One that does not exist is the problem not_found.

@@ -575,7 +575,7 @@ func TestO1_OtherPartsDoNotWait(t *testing.T) {
 }
 
 // O2: each user who counts is told once, in the order in which it happened, also if the step is sent twice; and nothing is told
-// while the type is off. Metrics count what was answered as counted.
+// while the type is off. Metrics count the calls that were answered as counted.
 func TestO2_EachCountIsAFact(t *testing.T) {
 	t.Parallel()
 	var on atomic.Bool
