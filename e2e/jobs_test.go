@@ -244,10 +244,14 @@ func TestJ5_HowWaitsEnd(t *testing.T) {
 	ctx, hangUp := context.WithCancel(t.Context())
 	left := second.wait(ctx, redis, "left")
 	hangUp()
-	mustGoOn("left")
 	if got := <-left; got.err == nil {
 		t.Errorf("a caller that hung up got %+v", got.jobs)
 	}
+	// A process cannot know that a caller has left before its system tells. A job that comes then may be on its way to the caller.
+	storetest.Eventually(t, 20*time.Second, "the process knows that the caller has left", func() bool {
+		return second.metric("fanfare_http_in_flight_requests") == "1" // the one that reads the metric
+	})
+	mustGoOn("left")
 	stopped, stays := first.wait(t.Context(), redis, "stopped"), second.wait(t.Context(), redis, "killed")
 	second.kill()
 	if got := <-stays; got.err == nil {
