@@ -144,25 +144,65 @@ func TestP4_ActivitiesThatMakeRoom(t *testing.T) {
 	}
 }
 
-// P4: a call dies, or Redis refuses it, when an activity has made room. Its repeat is not answered before Redis knows.
+// mustMakeRoom registers alice's token(99), for which token(0) makes room. Its guard cannot be written. It returns a process
+// that cannot write it either.
+func mustMakeRoom(t *testing.T, w *world) (away *devices.Store) {
+	t.Helper()
+	for n := range api.MaxActivities {
+		_, _, err := w.store.PutActivity(t.Context(), "alice", token(n), starting("Match"))
+		storetest.Must(t, err)
+	}
+	mustRelayOnce(t, w, w.store)
+	away = w.another(devices.Options{})
+	away.RefuseGuard(token(0))
+	_, _, err := away.PutActivity(t.Context(), "alice", token(99), starting("Match"))
+	storetest.WantCode(t, err, api.CodeUnknownOutcome)
+	if !mustGuard(t, w, token(0)).Reaches("alice") {
+		t.Fatal("the guard of what made room is written")
+	}
+	return away
+}
+
+// P4: Redis refuses a call, or only the guard, when an activity has made room. Its repeat is not answered before Redis knows.
 func TestP4_ARepeatKnowsWhatMadeRoom(t *testing.T) {
 	t.Parallel()
+	for name, relayed := range map[string]bool{"AtOnce": false, "TheOthersAreRelayed": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			eachWorld(t, func(t *testing.T, w *world) {
+				away := mustMakeRoom(t, w)
+				if relayed {
+					mustRelayOnce(t, w, away)
+				}
+				_, _, err := away.PutActivity(t.Context(), "alice", token(99), starting("Match"))
+				storetest.WantCode(t, err, api.CodeUnknownOutcome)
+				_, _, err = w.store.PutActivity(t.Context(), "alice", token(99), starting("Match"))
+				storetest.Must(t, err)
+				if g := mustGuard(t, w, token(0)); g.State != devices.StateGone {
+					t.Errorf("the one that made room: %+v", g)
+				}
+			})
+		})
+	}
+}
+
+// P4: what made room is registered again before the repeat, and Redis has lost its guard: it is the user's.
+func TestP4_WhatMadeRoomComesBack(t *testing.T) {
+	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
-		for n := range api.MaxActivities {
-			_, _, err := w.store.PutActivity(t.Context(), "alice", token(n), starting("Match"))
-			storetest.Must(t, err)
-		}
-		process := w.another(devices.Options{})
-		process.DropRelay()
-		_, _, err := process.PutActivity(t.Context(), "alice", token(99), starting("Match"))
+		mustMakeRoom(t, w)
+		_, _, err := w.store.PutActivity(t.Context(), "alice", token(0), starting("Match")) // token(1) makes room
 		storetest.Must(t, err)
-		if !mustGuard(t, w, token(0)).Reaches("alice") {
-			t.Fatal("the guard of what made room is written")
-		}
+		keys, err := w.db.Client().Keys(t.Context(), "ff:{q:notifications:*"+devices.GuardName(token(0))).Result()
+		storetest.Must(t, err)
+		storetest.Must(t, w.db.Client().Del(t.Context(), keys...).Err())
 		_, _, err = w.store.PutActivity(t.Context(), "alice", token(99), starting("Match"))
 		storetest.Must(t, err)
-		if g := mustGuard(t, w, token(0)); g.State != devices.StateGone {
-			t.Errorf("the one that made room: %+v", g)
+		if g := mustGuard(t, w, token(0)); !g.Reaches("alice") {
+			t.Errorf("the one that is back: %+v", g)
+		}
+		if g := mustGuard(t, w, token(1)); g.State != devices.StateGone {
+			t.Errorf("the one that made room for it: %+v", g)
 		}
 	})
 }

@@ -29,7 +29,8 @@
 // using the cache. So a writer without its marks writes nothing to SQL (unavailable). With the marks it reads
 // the guards, by a command that a Redis refuses if it would refuse their writing (queue.Queue.GuardCmd). What
 // Redis refuses after the commit makes the call's outcome unknown. A repeat that finds nothing to change writes
-// the guards that are still to be relayed (record.DB.OpenGuards), so it succeeds only when Redis knows.
+// the guards that are still to be relayed (record.DB.OpenGuards), so it succeeds only when Redis knows. The registration of
+// an activity also writes those of the activities that made room for earlier ones (record.Change.Gone).
 //
 // The scripts begin with a command that a full Redis does not refuse, which lets it accept the others.
 //

@@ -71,3 +71,37 @@ func TestE4_DevicesAndSettingsOfAnErasedUser(t *testing.T) {
 		}
 	})
 }
+
+// E7: an operation is not done while the guard of a token that the user has lost before still names the user.
+func TestE7_GuardsOfLostTokensAreWaitedFor(t *testing.T) {
+	t.Parallel()
+	for name, lose := range map[string]func(*testing.T, *world) *devices.Store{
+		"WhatMadeRoom": mustMakeRoom,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			eachWorld(t, func(t *testing.T, w *world) {
+				ctx, away := t.Context(), lose(t, w)
+				id, err := w.rec.StartErasure(ctx, "alice", time.Now().UnixMilli())
+				storetest.Must(t, err)
+				o, err := w.rec.OpenOperation(ctx, id)
+				storetest.Must(t, err)
+				if found, err := w.store.Erase(ctx, o); !found || err != nil {
+					t.Fatal(found, err)
+				}
+				for _, relay := range []struct {
+					by    *devices.Store
+					waits bool
+				}{{away, true}, {w.store, false}} {
+					mustRelayOnce(t, w, relay.by)
+					if n, err := w.rec.OpenErasure(ctx, o); err != nil || (n > 0) != relay.waits {
+						t.Errorf("%d rows are waited for, %v; want any: %t", n, err, relay.waits)
+					}
+					if g := mustGuard(t, w, token(0)); g.Reaches("alice") != relay.waits || (g.User == "alice") != relay.waits {
+						t.Errorf("guard %+v; want alice's: %t", g, relay.waits)
+					}
+				}
+			})
+		})
+	}
+}

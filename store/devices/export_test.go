@@ -1,6 +1,7 @@
 package devices
 
 import (
+	"cmp"
 	"context"
 	"io/fs"
 	"slices"
@@ -94,6 +95,22 @@ func (r *Reader) Fill(ctx context.Context) { r.s.fillUsers(ctx, r.read, r.found)
 func (s *Store) Cached(ctx context.Context, user, typ string) (t Target, hit bool) {
 	l := s.readCache(ctx, []Query{{User: user, Type: typ}})
 	return l.targets[0], l.found[0].hit
+}
+
+// RefuseGuard keeps the store from writing the guard of a token, as if its master were away.
+func (s *Store) RefuseGuard(token string) {
+	set := s.setGuards
+	s.setGuards = func(ctx context.Context, guards []queue.Guard) (err error) {
+		for i := range guards {
+			if guards[i].Name == GuardName(token) {
+				guards[i].Err = context.DeadlineExceeded
+			} else {
+				err = cmp.Or(err, set(ctx, guards[i:i+1]))
+			}
+			err = cmp.Or(err, guards[i].Err)
+		}
+		return err
+	}
 }
 
 // LateGuard lets Redis run each guard write of the store only when run is called, after the writer has given

@@ -20,12 +20,31 @@ const guardRounds = 30
 // repeat what a writer has already relayed itself.
 func (s *Store) Outbox() map[string]record.OutboxHandler {
 	return map[string]record.OutboxHandler{
-		record.KindSettings: relaySubjects(s.relayUsers),
+		record.KindSettings: s.relaySettings,
 		record.KindGuard: relaySubjects(func(ctx context.Context, tokens []string) ([]string, error) {
 			return s.writeGuards(ctx, settingsChange{tokens: tokens})
 		}),
 		record.KindDevices: record.RowByRow(s.relayBatch),
 	}
+}
+
+// relaySettings relays the users of rows, and writes the guards of the activities that made room. A row is done when both are.
+func (s *Store) relaySettings(ctx context.Context, rows []record.OutboxRow) (done []string, err error) {
+	done, err = relaySubjects(s.relayUsers)(ctx, rows)
+	gone, waits := map[string][]string{}, map[string]bool{} // by row, by token
+	for _, r := range rows {
+		for _, token := range r.Gone() {
+			gone[r.ID], waits[token] = append(gone[r.ID], token), true
+		}
+	}
+	written, failed := s.writeGuards(ctx, settingsChange{tokens: slices.Sorted(maps.Keys(waits))}) // also if a user's master is away
+	for _, token := range written {
+		delete(waits, token)
+	}
+	done = slices.DeleteFunc(done, func(row string) bool {
+		return slices.ContainsFunc(gone[row], func(token string) bool { return waits[token] })
+	})
+	return done, errors.Join(err, failed)
 }
 
 // relayBatch relays the users and then the tokens of a batch of devices.

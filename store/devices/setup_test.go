@@ -108,6 +108,21 @@ func mustOutbox(t testing.TB, w *world) int {
 	return n
 }
 
+// mustRelayOnce hands a store all rows that wait, once. Those of guards that it cannot write stay.
+func mustRelayOnce(t testing.TB, w *world, s *devices.Store) {
+	t.Helper()
+	for _, kind := range []string{record.KindSettings, record.KindGuard} {
+		page, err := w.rec.OutboxPage(t.Context(), kind, 0, record.OpenRow{}, 1000)
+		storetest.Must(t, err)
+		rows := make([]record.OutboxRow, len(page))
+		for i, row := range page {
+			rows[i] = row.OutboxRow
+		}
+		done, _ := s.Outbox()[kind](t.Context(), rows)
+		storetest.Must(t, w.rec.DeleteOutbox(t.Context(), done...))
+	}
+}
+
 // quick is a relay that takes over soon.
 var quick = record.RelayOptions{Every: 20 * time.Millisecond, Age: time.Millisecond}
 

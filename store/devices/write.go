@@ -68,7 +68,7 @@ func (s *Store) write(ctx context.Context, users, tokens []string, do func(conte
 	return cmp.Or(err, relayed)
 }
 
-// reaching are the tokens, but for some, whose guards say that they reach somebody. If they are not on record, they are those of
+// reaching lists the tokens, other than those in but, whose guards still name a user. If they are not on record, they belonged to
 // activities that have ended, which are removed without a word.
 func reaching(guards map[string]string, but []string) (tokens []string) {
 	for token, text := range guards {

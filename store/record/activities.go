@@ -2,6 +2,7 @@ package record
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"time"
 
@@ -27,8 +28,7 @@ func (r *deviceRow) live() *api.DeviceLive {
 
 // PutActivity registers an activity for a user under w.Token, and takes the token from the user who had it, as PutDevice does
 // a device. If it was a device, that is told as PutDevice tells it. target is its api.Device.Target. A user has at most
-// api.MaxActivities that have not ended. An activity of FCM needs the phone as a device of the same user. c.Gone are the
-// activities that made room.
+// api.MaxActivities that have not ended. An activity of FCM needs the phone as a device of the same user.
 func (db *DB) PutActivity(ctx context.Context, w DeviceWrite, r *api.ActivityRequest, target string) (done *api.Activity, created bool, c Change, err error) {
 	var gone, told []string
 	c, err = db.writeSettings(ctx, settingsWrite{users: w.Users(), tokens: w.Tokens(), do: func(ctx context.Context, tx *sqlx.Tx, now int64) error {
@@ -70,14 +70,21 @@ func (db *DB) PutActivity(ctx context.Context, w DeviceWrite, r *api.ActivityReq
 // announceGone announces that activities of a user made room. It returns them with those of the user's earlier calls of which
 // Redis may not know yet, because this one may be a repeat.
 func (db *DB) announceGone(ctx context.Context, tx *sqlx.Tx, user string, gone []string) (all []string, err error) {
-	rows := make([]OutboxRow, len(gone))
-	for i, token := range gone {
-		rows[i] = newOutboxRow(KindGuard, token, user)
-	}
-	if err := db.announce(ctx, tx, rows); err != nil {
+	var earlier []string
+	err = tx.SelectContext(ctx, &earlier, "SELECT payload FROM outbox WHERE kind = ? AND subject = ? AND payload <> ''", KindSettings, user)
+	if err != nil {
 		return nil, err
 	}
-	return all, tx.SelectContext(ctx, &all, "SELECT DISTINCT subject FROM outbox WHERE kind = ? AND payload = ?", KindGuard, user)
+	all = gone
+	for _, payload := range earlier {
+		all = append(all, OutboxRow{Payload: payload}.Gone()...)
+	}
+	all = slices.Compact(slices.Sorted(slices.Values(all)))
+	if len(gone) == 0 {
+		return all, nil
+	}
+	payload, _ := json.Marshal(gone) // strings always marshal
+	return all, db.announce(ctx, tx, append(guardRows(gone, ""), newOutboxRow(KindSettings, user, string(payload))))
 }
 
 // endActivity sets when an activity ends that is registered now.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -217,5 +218,59 @@ func TestG8_ActivitiesAreCounted(t *testing.T) {
 		if storetest.Must(t, err); got["apns"]+got["fcm"] != 2 {
 			t.Errorf("with a limit of 2: %v", got)
 		}
+	})
+}
+
+// P4: until Redis knows of an activity that made room, each registration of its user returns it. Rows of guards name nobody, and
+// an erasure waits for the rows of the user (E7).
+func TestP4_WhatMadeRoomIsOnRecord(t *testing.T) {
+	t.Parallel()
+	eachRecord(t, func(t *testing.T, db *record.DB) {
+		ctx := t.Context()
+		start := activity()
+		start.Kind, start.Object, start.AttributesType = api.ActivityStart, "", "Match"
+		gone := func(user string, n int, want ...string) {
+			t.Helper()
+			_, _, c, err := db.PutActivity(ctx, record.DeviceWrite{User: user, Token: token(n), Owner: user}, start, "")
+			storetest.Must(t, err)
+			if !slices.Equal(c.Gone, want) {
+				t.Errorf("%s registers %d: gone are %q, want %q", user, n, c.Gone, want)
+			}
+		}
+		relay := func(kinds ...string) (named []string) {
+			t.Helper()
+			for _, kind := range kinds {
+				rows, err := db.OutboxPage(ctx, kind, 0, record.OpenRow{}, 1000)
+				storetest.Must(t, err)
+				for _, r := range rows {
+					if kind == record.KindGuard && strings.Contains(r.Payload, "alice") {
+						named = append(named, r.Subject)
+					}
+					storetest.Must(t, db.DeleteOutbox(ctx, r.ID))
+				}
+			}
+			return named
+		}
+		for n := range api.MaxActivities {
+			gone("alice", n)
+		}
+		gone("bob", 50)
+		gone("alice", 98, token(0))
+		gone("alice", 98, token(0))
+		gone("alice", 99, token(0), token(1))
+		gone("bob", 50)
+		if named := relay(record.KindGuard); len(named) > 0 {
+			t.Errorf("guards of %q name alice", named)
+		}
+		gone("alice", 99, token(0), token(1))
+		o := mustErase(t, db, "alice")
+		if n, err := db.OpenErasure(ctx, o); err != nil || n == 0 {
+			t.Errorf("an erasure waits for %d rows, %v", n, err)
+		}
+		relay(record.KindSettings, record.KindGuard)
+		if n, err := db.OpenErasure(ctx, o); err != nil || n != 0 {
+			t.Errorf("an erasure waits for %d rows when all are relayed, %v", n, err)
+		}
+		gone("alice", 99)
 	})
 }

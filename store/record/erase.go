@@ -105,10 +105,7 @@ func (db *DB) EraseSettings(ctx context.Context, o *Operation) (c Change, err er
 		if len(removed) == 0 {
 			return errUnchanged
 		}
-		out := []OutboxRow{newOutboxRow(KindSettings, o.Subject, o.ID)}
-		for _, token := range tokens {
-			out = append(out, newOutboxRow(KindGuard, token, o.ID))
-		}
+		out := append(guardRows(tokens, o.ID), newOutboxRow(KindSettings, o.Subject, o.ID))
 		c = Change{Users: users}
 		return errors.Join(db.announce(ctx, tx, out), db.countRemoved(ctx, tx, o.ID, removed))
 	})

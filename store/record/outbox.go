@@ -2,6 +2,7 @@ package record
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 
 	"github.com/google/uuid"
@@ -10,9 +11,10 @@ import (
 
 // Kinds of outbox rows. The package that relays a kind is named with it.
 const (
-	// KindSettings: a user's settings changed; subject is the user (store/devices).
+	// KindSettings: a user's settings changed; subject is the user (store/devices). If activities made room, the payload has
+	// their tokens (OutboxRow.Gone), and the row is done when their guards are written, too.
 	KindSettings = "settings"
-	// KindGuard: a device changed hands or state; subject is the token (store/devices).
+	// KindGuard: a device changed hands or state; subject is the token (store/devices). The row names no user.
 	KindGuard = "guard"
 )
 
@@ -22,6 +24,12 @@ type OutboxRow struct {
 	Kind    string `db:"kind"`
 	Subject string `db:"subject"`
 	Payload string `db:"payload"`
+}
+
+// Gone lists the tokens of activities that made room, which a row of KindSettings may have.
+func (r OutboxRow) Gone() (tokens []string) {
+	_ = json.Unmarshal([]byte(r.Payload), &tokens) // other payloads are no lists
+	return tokens
 }
 
 // newOutboxRow makes a row with a new id that sorts by time.

@@ -20,11 +20,12 @@ type UserVersion struct {
 // outbox has rows of it. An empty Change means that nothing had to be changed.
 type Change struct {
 	Users []UserVersion
-	// Devices are the devices of a batch as they were written, by token.
+	// Devices are the devices of a batch as they were written, by token; nil for other writes.
 	Devices map[string]OwnedDevice
 	// Told are the keys of facts that the write made true.
 	Told []string
-	// Gone are tokens that the write removed beside those that it names.
+	// Gone are tokens of the user's activities that made room, in this write or in earlier ones of which Redis may not know
+	// yet. They may be registered again, so their guards are made of what is on record: Devices has none of them.
 	Gone []string
 }
 
@@ -66,14 +67,14 @@ func (w settingsWrite) outbox() []OutboxRow {
 	for _, user := range w.users {
 		out = append(out, newOutboxRow(KindSettings, user, ""))
 	}
-	return append(out, guardRows(w.tokens)...)
+	return append(out, guardRows(w.tokens, "")...)
 }
 
 // guardRows are the rows of tokens whose guards have to be written.
-func guardRows(tokens []string) []OutboxRow {
+func guardRows(tokens []string, payload string) []OutboxRow {
 	out := make([]OutboxRow, len(tokens))
 	for i, token := range tokens {
-		out[i] = newOutboxRow(KindGuard, token, "")
+		out[i] = newOutboxRow(KindGuard, token, payload)
 	}
 	return out
 }
