@@ -77,6 +77,15 @@ func TestE7_GuardsOfLostTokensAreWaitedFor(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]func(*testing.T, *world) *devices.Store{
 		"WhatMadeRoom": mustMakeRoom,
+		"Removed": func(t *testing.T, w *world) *devices.Store {
+			t.Helper()
+			mustPut(t, w.store, "alice", token(0))
+			mustPut(t, w.store, "alice", token(1))
+			away := w.another(devices.Options{})
+			away.RefuseGuard(token(0))
+			storetest.WantCode(t, away.DeleteDevice(t.Context(), "alice", token(0)), api.CodeUnknownOutcome)
+			return away
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

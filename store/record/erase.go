@@ -222,13 +222,14 @@ func (db *DB) EraseAnswers(ctx context.Context, o *Operation, after string) (nex
 const answersPage, ordersPage = 2000, 5000
 
 // OpenErasure counts the rows of the outbox that name a user or belong to the operation, and were
-// there when it began or made by it, and all facts that name the user.
+// there when it began or made by it, and all facts that name the user. Rows of guards name nobody. All that were there when it
+// began count, because a guard that is not written may still name the user.
 func (db *DB) OpenErasure(ctx context.Context, o *Operation) (n int64, err error) {
 	quoted, named := `"`+o.Subject+`"`, db.d.position+"(payload, ?) > 0"
 	err = db.get(ctx, &n, "SELECT COUNT(*) FROM outbox WHERE kind IN (?, ?, ?, ?, ?, ?, ?, ?) AND ("+named+" OR kind = ? AND "+named+
-		" OR created_at <= ? AND (kind IN (?, ?, ?, ?) AND subject = ? OR kind IN (?, ?, ?) AND "+named+"))",
+		" OR created_at <= ? AND (kind = ? OR kind IN (?, ?, ?, ?) AND subject = ? OR kind IN (?, ?, ?) AND "+named+"))",
 		KindSettings, KindGuard, KindContact, KindUpload, KindRebuild, KindContacts, KindDevices, KindFact, o.ID, KindFact, quoted, o.CreatedAt,
-		KindSettings, KindContact, KindContacts, KindRebuild, o.Subject, KindContact, KindContacts, KindDevices, quoted)
+		KindGuard, KindSettings, KindContact, KindContacts, KindRebuild, o.Subject, KindContact, KindContacts, KindDevices, quoted)
 	return n, err
 }
 

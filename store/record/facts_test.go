@@ -195,10 +195,12 @@ func TestE7_FactsOnRecordAreWaitedFor(t *testing.T) {
 		storetest.Must(t, err)
 		open := func() int64 {
 			t.Helper()
-			rows, err := db.OutboxPage(ctx, record.KindSettings, 0, record.OpenRow{}, 100)
-			storetest.Must(t, err)
-			for _, row := range rows {
-				storetest.Must(t, db.DeleteOutbox(ctx, row.ID))
+			for _, kind := range []string{record.KindSettings, record.KindGuard} {
+				rows, err := db.OutboxPage(ctx, kind, 0, record.OpenRow{}, 100)
+				storetest.Must(t, err)
+				for _, row := range rows {
+					storetest.Must(t, db.DeleteOutbox(ctx, row.ID))
+				}
 			}
 			n, err := db.OpenErasure(ctx, o)
 			storetest.Must(t, err)
