@@ -4,8 +4,9 @@
 //
 // The steps run one after the other, and all of them again, until a pass finds nothing. Then the
 // operation is done. Steps only remove what was there when the operation began, by the clocks of
-// SQL and of Redis, and facts about the user whenever they were told. So they may be repeated, also beside each other: after a crash or a fail-over
-// the job begins again, and what was removed before is not found again.
+// SQL and of Redis, and facts about the user whenever they were told. So they may be repeated, also
+// beside each other: after a crash or a fail-over the job begins again, and what was removed before
+// is not found again.
 package erasure
 
 import (

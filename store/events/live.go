@@ -146,7 +146,8 @@ func (s *Store) BeginLive(ctx context.Context, id string, j *Job) (Begun, error)
 	if err != nil || before == "" {
 		return b, err
 	}
-	if over, err := s.over(ctx, before); err != nil || !over { // without an answer, such as one of a master that is away, it waits no longer
+	// If the earlier event cannot be read, because its master is away, this event waits as if it were not over.
+	if over, err := s.over(ctx, before); err != nil || !over {
 		return b, nil
 	}
 	b, _, err = s.beginLive(ctx, id, j, before)

@@ -212,7 +212,8 @@ func (j *Job) End(all Counts, sent Sent, ended bool, reportTTL time.Duration) qu
 const beforePlatforms = 11
 
 // numbers lists the numbers of a report in the order of its text: first those that a report has always had, of all platforms
-// together and then of each, then the later ones, which stand at the end so that a text can be read without them. It is an array because a slice would be allocated for each report.
+// together and then of each, then the later ones, which stand at the end so that a text can be read without them. It is an array
+// because a slice would be allocated for each report.
 func (p *progress) numbers() (all [beforePlatforms + 6*len(OtherPlatforms) + 4]*int64) {
 	c, s := &p.counts, &p.sent
 	all = [len(all)]*int64{

@@ -53,7 +53,7 @@ type oldSecret struct {
 // NewWebhook is what a webhook gets when it is made.
 type NewWebhook struct{ Secret, Series string }
 
-// ErrNewWebhook says that there is no such webhook, and that the call has nothing to make one of.
+// ErrNewWebhook says that there is no such webhook, and that the call cannot make one: it has no secret and no series.
 var ErrNewWebhook = errors.New("a new webhook needs a secret and a series")
 
 // PutWebhook creates or replaces a webhook, for a request with all its defaults, if the condition holds for its present

@@ -54,8 +54,7 @@ func (s *Store) lanes() []int {
 }
 
 // Replay lets a webhook begin at a position again, at once, also while it waits after failures; see LanesOf of the feed.
-// api.CodeNotFound when there is no such
-// webhook.
+// api.CodeNotFound when there is no such webhook.
 func (s *Store) Replay(ctx context.Context, id, after string) error {
 	w, err := s.Get(ctx, id)
 	if err != nil {

@@ -31,7 +31,8 @@ for i = 3, #ARGV, 2 do
   if has_room(counts) then
     written[note(user, counts, near, far)] = true
   else
-    written[near] = true -- it may have users who are noted again in their last hash
+    -- Its lifetime is extended also if it is full. Users who were noted in it are then noted again in far, but it counts for them.
+    written[near] = true
     if has_room(near) then far = note(user, near, far) else redis.call('HSETNX', far, user, 0) end
     written[far] = true
   end
