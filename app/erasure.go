@@ -180,7 +180,7 @@ func (a *app) eraseKeys(ctx context.Context, o *record.Operation) (erasure.Found
 		if err != nil {
 			return err
 		}
-		told, err := a.facts.EraseLeft(ctx, o, keys)
+		told, err := a.facts.EraseLeft(ctx, o, a.resultsCome(), keys)
 		found.Removed[erasedFacts] += told.Before
 		found.Counted = found.Counted || told.Any
 		if err != nil {
@@ -197,11 +197,16 @@ func (a *app) eraseFacts(ctx context.Context, o *record.Operation) (erasure.Foun
 	return erasure.Found{Removed: map[string]int64{erasedFacts: told.Before}}, err
 }
 
+// resultsCome is for how long after the beginning of an operation results may come of requests to push services that were under way then.
+func (a *app) resultsCome() time.Duration {
+	return exchange.RequestTimeout + a.config.NotificationLease
+}
+
 // awaitSends waits for the end of the requests to push services that were under way when the operation began, if the
 // user had a device or an activity. One that fails late is told with the user's name, beside its event, and the step of the keys then
 // removes that. A result that comes later than a lease after its request is not taken.
 func (a *app) awaitSends(ctx context.Context, o *record.Operation) (erasure.Found, error) {
-	wait := time.UnixMilli(o.Since).Add(exchange.RequestTimeout + a.config.NotificationLease).Sub(a.redis.Clock())
+	wait := time.UnixMilli(o.Since).Add(a.resultsCome()).Sub(a.redis.Clock())
 	if wait <= 0 {
 		return erasure.Found{}, nil
 	}

@@ -46,7 +46,7 @@ func (p *pipeline) eraseLate(o *record.Operation) {
 	storetest.Must(p, p.facts.Sweep(p.Context()))
 	since, keys := time.UnixMilli(o.Since), p.namesOf(erasedUser)
 	storetest.Must(p, second(p.first.events.EraseFailures(p.Context(), erasedUser, since, keys)))
-	storetest.Must(p, second(p.facts.EraseLeft(p.Context(), o, keys)))
+	storetest.Must(p, second(p.facts.EraseLeft(p.Context(), o, time.Minute, keys)))
 	storetest.Must(p, second(p.facts.Erase(p.Context(), o)))
 }
 

@@ -77,22 +77,22 @@ func TestOutboxesAreForgotten(t *testing.T) {
 	})
 }
 
-// E6: what the steps of sales have left about an erased user goes, too.
+// E6: what the steps of sales have left about an erased user goes, too. Other tests on the same Cluster erase another user.
 func TestE6_WhatSalesHaveLeft(t *testing.T) {
 	t.Parallel()
 	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
 		r := setupRelay(t, db)
 		ctx, c := t.Context(), db.Client()
 		box := OutboxOfSlot("sale:"+r.q.Name()+":0", "ff:{sale:"+r.q.Name()+":0}:facts:out")
-		for n, user := range []string{"ann", "bob", "ann"} {
-			data := fmt.Sprintf(`{"sale":"ann","reservation":"r%d","user":%q,"lines":[]}`, n, user)
-			storetest.Must(t, c.XAdd(ctx, &redis.XAddArgs{Stream: box.Key, Values: []string{"t", "a", "k", "ann", "a", "", "d", data}}).Err())
+		for n, user := range []string{"amy", "bob", "amy"} {
+			data := fmt.Sprintf(`{"sale":"amy","reservation":"r%d","user":%q,"lines":[]}`, n, user)
+			storetest.Must(t, c.XAdd(ctx, &redis.XAddArgs{Stream: box.Key, Values: []string{"t", "a", "k", "amy", "a", "", "d", data}}).Err())
 		}
-		if n := r.mustErase(&record.Operation{Subject: "ann", Since: time.Now().Add(time.Second).UnixMilli()}); n != 2 {
+		if n := r.mustErase(&record.Operation{Subject: "amy", Since: time.Now().Add(time.Second).UnixMilli()}); n != 2 {
 			t.Errorf("%d were erased, want 2", n)
 		}
 		storetest.Must(t, r.s.Move(ctx, box))
-		if facts, _, _ := r.mustReadAll("", 10); len(facts) != 1 || string(facts[0].Data) != `{"sale":"ann","reservation":"r1","user":"bob","lines":[]}` {
+		if facts, _, _ := r.mustReadAll("", 10); len(facts) != 1 || string(facts[0].Data) != `{"sale":"amy","reservation":"r1","user":"bob","lines":[]}` {
 			t.Errorf("these are left: %v", facts)
 		}
 	})

@@ -13,15 +13,14 @@ import (
 	"fanfare/store/storetest"
 )
 
-// reads counts what a Redis is asked for: round trips, and how many entries of streams were read.
-type reads struct{ trips, entries atomic.Int64 }
+// reads counts what a Redis is asked for: round trips, how many entries of streams were read, and how many at most in one round trip.
+type reads struct{ trips, entries, most atomic.Int64 }
 
 func (r *reads) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 func (r *reads) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		err := next(ctx, cmd)
-		r.trips.Add(1)
 		r.note(cmd)
 		return err
 	}
@@ -30,17 +29,21 @@ func (r *reads) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 func (r *reads) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		err := next(ctx, cmds)
-		r.trips.Add(1)
-		for _, cmd := range cmds {
-			r.note(cmd)
-		}
+		r.note(cmds...)
 		return err
 	}
 }
 
-func (r *reads) note(cmd redis.Cmder) {
-	if found, ok := cmd.(*redis.XMessageSliceCmd); ok {
-		r.entries.Add(int64(len(found.Val())))
+func (r *reads) note(cmds ...redis.Cmder) {
+	n := int64(0)
+	for _, cmd := range cmds {
+		if found, ok := cmd.(*redis.XMessageSliceCmd); ok {
+			n += int64(len(found.Val()))
+		}
+	}
+	r.trips.Add(1)
+	r.entries.Add(n)
+	for most := r.most.Load(); n > most && !r.most.CompareAndSwap(most, n); most = r.most.Load() {
 	}
 }
 

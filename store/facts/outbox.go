@@ -109,11 +109,7 @@ func (s *Store) readOutboxes(ctx context.Context, boxes []Outbox, after map[Outb
 func (s *Store) forget(ctx context.Context, gone map[Outbox][]string) error {
 	var cmds []redis.Cmder
 	for o, ids := range gone {
-		args := []any{"xdel", o.Key}
-		for _, id := range ids {
-			args = append(args, id)
-		}
-		cmds = append(cmds, redis.NewIntCmd(ctx, args...))
+		cmds = appendDelete(ctx, cmds, o.Key, ids)
 	}
 	if len(cmds) == 0 {
 		return nil

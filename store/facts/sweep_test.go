@@ -29,12 +29,12 @@ func (r *runners) start() (end func()) {
 	return cancel
 }
 
-// rangesOf counts how often outboxes were read since the statistics of a server were reset.
-func rangesOf(t testing.TB, c *redis.Client) int {
+// callsOf counts how often a command was called since the statistics of a server were reset.
+func callsOf(t testing.TB, c *redis.Client, command string) int {
 	t.Helper()
 	text, err := c.Info(t.Context(), "commandstats").Result()
 	storetest.Must(t, err)
-	_, text, _ = strings.Cut(text, "cmdstat_xrange:calls=")
+	_, text, _ = strings.Cut(text, "cmdstat_"+command+":calls=")
 	text, _, _ = strings.Cut(text, ",")
 	n, _ := strconv.Atoi(text)
 	return n
@@ -50,8 +50,8 @@ func TestProcessesSweepInTurns(t *testing.T) {
 	for range 4 {
 		defer r.start()()
 	}
-	storetest.Eventually(t, soon, "they sweep again and again", func() bool { return rangesOf(t, server.Client()) >= 6*chat.Buckets })
-	n := rangesOf(t, server.Client())
+	storetest.Eventually(t, soon, "they sweep again and again", func() bool { return callsOf(t, server.Client(), "xrange") >= 6*chat.Buckets })
+	n := callsOf(t, server.Client(), "xrange")
 	// One sweep at first, one of the outboxes that rest, and one more in every turn.
 	if most := (2 + int(time.Since(began)/sweepEvery)) * chat.Buckets; n > most {
 		t.Errorf("%d outboxes were read in %v, want at most %d", n, time.Since(began), most)

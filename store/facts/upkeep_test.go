@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"fanfare/store/record"
 	"fanfare/store/redisdb"
 	"fanfare/store/storetest"
@@ -155,18 +157,60 @@ func TestE6_ErasedFactsAreMissed(t *testing.T) {
 	}
 }
 
-// E6: after an outbox had a fact about the user there is another pass, because a relay may have read it, however new it is.
+// E6: after an outbox had a fact about the user there is another pass, because a relay may have read it. What happens later than results
+// of what was there before is deleted, too, and makes no other pass: a name that goes on being used has such facts in each.
 func TestE6_AFactOnItsWayMakesAnotherPass(t *testing.T) {
 	t.Parallel()
 	r := setupRelay(t, storetest.Open(t, "embedded"))
-	o := &record.Operation{Subject: "ann", Since: 1000, CreatedAt: 1000}
-	r.mustLeave(0, "a", "key", `{"user":"ann"}`, "1001")
-	r.mustLeave(1, "a", "key", `{"user":"annie"}`, "1001")
+	o := &record.Operation{Subject: "ann", Since: 1000, CreatedAt: 1100} // the clock of SQL is ahead
 	key := outboxKey(r.other, 0)
-	for _, want := range []Erased{{Any: true}, {}} {
-		if got, err := r.s.EraseLeft(t.Context(), o, []string{key, outboxKey(r.other, 1), r.s.lane(0)}); err != nil || got != want {
-			t.Errorf("%+v %v, want %+v", got, err, want)
+	r.mustLeave(1, "a", "key", `{"user":"annie"}`, "1001")
+	for at, want := range map[string]Erased{"1000": {Before: 1, Any: true}, "1100": {Before: 1, Any: true}, "1101": {Any: true}, "3100": {Any: true}, "3101": {}, "": {}} {
+		r.mustLeave(0, "a", "key", `{"chat":"c","sender":"ann"}`, at)
+		for _, want := range []Erased{want, {}} {
+			if got, err := r.s.EraseLeft(t.Context(), o, 2*time.Second, []string{key, outboxKey(r.other, 1), r.s.lane(0)}); err != nil || got != want {
+				t.Errorf("of what happened at %q: %+v %v, want %+v", at, got, err, want)
+			}
 		}
+		if left := r.db.Client().XLen(t.Context(), key).Val(); left != 0 {
+			t.Errorf("of what happened at %q %d are left", at, left)
+		}
+	}
+}
+
+// E6: however many lanes and facts there are, an erasure reads a bounded number of them in a round trip, and deletes those of a lane
+// together.
+func TestE6_FactsAreErasedAtABoundedCost(t *testing.T) {
+	t.Parallel()
+	server := storetest.Redis(t)
+	r := setupRelay(t, storetest.Open(t, server.URL()))
+	var keys []string
+	want := Erased{Any: true}
+	for n := range 3 * eraseAtOnce {
+		key := fmt.Sprintf("ff:{test:%d}:facts:out", n)
+		many := eraseAtOnce*erasePage/10 + n
+		if n == 0 {
+			many = 3*erasePage + 1
+		}
+		var adds []redis.Cmder
+		for m := range many {
+			adds = append(adds, redis.NewStringCmd(t.Context(), "xadd", key, "*", "t", "a", "k", "k", "a", "1", "d", fmt.Sprintf(`{"user":%q}`, []string{"ann", "bob"}[m%2])))
+		}
+		storetest.Must(t, r.db.Do(t.Context(), redisdb.Write, adds...))
+		keys, want.Before = append(keys, key), want.Before+int64(many+1)/2
+	}
+	var counted reads
+	r.db.Client().AddHook(&counted)
+	storetest.Must(t, server.Client().ConfigResetStat(t.Context()).Err())
+	o := &record.Operation{Subject: "ann", Since: time.Now().UnixMilli()}
+	if got, err := r.s.EraseLeft(t.Context(), o, 0, keys); err != nil || got != want {
+		t.Errorf("%+v %v, want %+v", got, err, want)
+	}
+	if most := counted.most.Load(); most > eraseAtOnce*erasePage {
+		t.Errorf("%d facts were read at once", most)
+	}
+	if dels := callsOf(t, server.Client(), "xdel"); dels != len(keys)+3 {
+		t.Errorf("%d commands deleted facts, want one of each page", dels)
 	}
 }
 
@@ -177,7 +221,7 @@ func (r *relayed) mustErase(o *record.Operation) (erased int64) {
 	storetest.Must(r.t, r.db.Walk(r.t.Context(), "ff:*", func(ctx context.Context, keys []string) error {
 		mu.Lock() // the masters of a Cluster are walked through at the same time
 		defer mu.Unlock()
-		n, err := r.s.EraseLeft(ctx, o, keys)
+		n, err := r.s.EraseLeft(ctx, o, 0, keys)
 		erased += n.Before
 		return err
 	}))
