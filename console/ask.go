@@ -70,6 +70,15 @@ func (v *visit) ask(method, path string, in, out any, headers ...string) error {
 	return a.decode(out)
 }
 
+// ifMatch is the header with which a route changes a thing only in the version that the visitor saw, which is in the form.
+func (v *visit) ifMatch() (header string, err error) {
+	version := v.r.PostForm.Get("version")
+	if version == "" {
+		return "", refuse(api.CodeValidation, "the form has no version")
+	}
+	return `If-Match: "` + version + `"`, nil
+}
+
 // decode reads the answer into out, if out is not nil. A refusal is a *problem.
 func (r *reply) decode(out any) error {
 	if r.status >= http.StatusBadRequest {

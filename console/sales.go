@@ -40,18 +40,12 @@ const (
 func (v *visit) sale() error {
 	d := struct {
 		api.Sale
-		Tag    string
 		Bars   []bar
 		Height int64
 	}{}
-	a, err := v.call(http.MethodGet, "/v1/sales/"+url.PathEscape(v.r.PathValue("sale")), nil)
-	if err != nil {
+	if err := v.ask(http.MethodGet, "/v1/sales/"+url.PathEscape(v.r.PathValue("sale")), nil, &d.Sale); err != nil {
 		return err
 	}
-	if err := a.decode(&d.Sale); err != nil {
-		return err
-	}
-	d.Tag = a.header.Get("ETag")
 	for i, item := range d.Items {
 		b := bar{SaleItem: item, Y: int64(i)*barHeight + 22, Text: int64(i)*barHeight + 16}
 		if item.Total > 0 {
@@ -74,12 +68,12 @@ func (v *visit) changeStock() error {
 		return refuse(api.CodeValidation, "the change must be a whole number, such as 10 or -10")
 	}
 	in := api.StockRequest{SKU: v.r.PostForm.Get("sku"), Delta: &delta}
-	tag := v.r.PostForm.Get("version")
-	if tag == "" {
-		return refuse(api.CodeValidation, "the form has no version")
+	seen, err := v.ifMatch()
+	if err != nil {
+		return err
 	}
 	sale := url.PathEscape(v.r.PathValue("sale"))
-	if err := v.ask(http.MethodPost, "/v1/sales/"+sale+"/stock", in, nil, "If-Match: "+tag); err != nil {
+	if err := v.ask(http.MethodPost, "/v1/sales/"+sale+"/stock", in, nil, seen); err != nil {
 		return err
 	}
 	redirect(v.w, "../"+sale+"?done=stock")
