@@ -148,11 +148,11 @@ var webhookQuestions = map[string]question{
 }
 
 // askWebhook asks whether a webhook is to be changed.
-func (v *visit) askWebhook() error { return v.drawQuestion(http.StatusOK, false) }
+func (v *visit) askWebhook() error { return v.drawQuestion(false) }
 
 // drawQuestion asks whether a webhook is to be changed, of which it shows the present version. changed says that this is not the
-// version that the visitor saw before.
-func (v *visit) drawQuestion(status int, changed bool) error {
+// version that the visitor saw before, and makes the status 412.
+func (v *visit) drawQuestion(changed bool) error {
 	d := struct {
 		api.WebhookStatus
 		question
@@ -166,75 +166,25 @@ func (v *visit) drawQuestion(status int, changed bool) error {
 	if err := v.ask(http.MethodGet, webhookPath(v.r.PathValue("id")), nil, &d.WebhookStatus); err != nil {
 		return err
 	}
+	status := http.StatusOK
+	if changed {
+		status = http.StatusPreconditionFailed
+	}
 	return v.write(status, "change_webhook", v.frame(d.Title, d))
 }
 
-// changeWebhook changes a webhook, or tries it. It is turned on or off, or deleted, only in the version that the visitor saw: if it
-// was changed since, the page asks again.
-func (v *visit) changeWebhook() (err error) {
+// changeWebhook changes a webhook, or tries it. It is changed only in the version that the visitor saw: if it was changed since, the
+// page asks again.
+func (v *visit) changeWebhook() error {
 	id, change := v.r.PathValue("id"), v.r.PathValue("change")
-	to := "../" + url.PathEscape(id)
-	switch change {
-	case tryWebhook:
-		d := struct {
-			ID     string
-			Answer api.WebhookAnswer
-		}{ID: id}
-		if err := v.ask(http.MethodPost, webhookPath(id)+"/test", nil, &d.Answer); err != nil {
-			return err
-		}
-		return v.page("webhook_answer", "Test of a webhook", 0, d)
-	case secretWebhook:
-		var made api.NewSecret
-		if err := v.ask(http.MethodPost, webhookPath(id)+"/secrets", nil, &made); err != nil {
-			return err
-		}
-		return v.page("webhook_secret", "New secret", 0, newSecret{ID: id, Secret: made.Secret, Until: made.OldSecretUntil})
-	case replayWebhook:
-		var after string
-		if after, err = v.replayAfter(); err == nil {
-			err = v.ask(http.MethodPost, webhookPath(id)+"/replay", api.WebhookReplayRequest{After: after}, nil)
-		}
-	case webhookOn, webhookOff:
-		err = v.turnWebhook(id, api.WebhookState(change))
-	case deleteWebhook:
-		to = "../../webhooks"
-		var seen string
-		if seen, err = v.versionSeen(); err == nil {
-			err = v.ask(http.MethodDelete, webhookPath(id), nil, nil, seen)
-		}
-	default:
-		err = refuse(api.CodeNotFound, "there is no such page")
+	if change == tryWebhook {
+		return v.tryWebhook(id)
 	}
-	switch {
-	case err == nil:
-	case asProblem(err).Code == api.CodeVersionMismatch:
-		return v.drawQuestion(http.StatusPreconditionFailed, true)
-	default:
-		return err
+	asked, known := webhookQuestions[change]
+	if !known {
+		return refuse(api.CodeNotFound, "there is no such page")
 	}
-	redirect(v.w, to+"?done="+webhookQuestions[change].done)
-	return nil
-}
-
-// replayAfter is the position that the visitor has chosen; "" is before the oldest fact, which nobody chooses by leaving a field empty.
-func (v *visit) replayAfter() (string, error) {
-	after := strings.TrimSpace(v.r.PostForm.Get("after"))
-	switch v.r.PostForm.Get("from") {
-	case "now":
-		return api.FactsNow, nil
-	case "oldest":
-		return "", nil
-	}
-	if after == "" {
-		return "", refuse(api.CodeValidation, "type a position")
-	}
-	return after, nil
-}
-
-// turnWebhook turns a webhook on or off, and changes nothing else of it.
-func (v *visit) turnWebhook(id string, state api.WebhookState) error {
-	seen, err := v.versionSeen()
+	seen, err := v.ifMatch()
 	if err != nil {
 		return err
 	}
@@ -242,14 +192,66 @@ func (v *visit) turnWebhook(id string, state api.WebhookState) error {
 	if err := v.ask(http.MethodGet, webhookPath(id), nil, &w); err != nil {
 		return err
 	}
-	return v.ask(http.MethodPut, webhookPath(id), api.WebhookRequest{URL: w.URL, Types: w.Types, Max: &w.Max, State: state}, nil, seen)
+	to := "../" + url.PathEscape(id)
+	switch change {
+	case secretWebhook, replayWebhook: // their routes take no If-Match
+		if v.r.PostForm.Get("version") != strconv.FormatInt(w.Version, 10) {
+			return v.drawQuestion(true)
+		}
+		if change == secretWebhook {
+			return v.makeSecret(id)
+		}
+		err = v.replayWebhook(id)
+	case deleteWebhook:
+		to = "../../webhooks"
+		err = v.ask(http.MethodDelete, webhookPath(id), nil, nil, seen)
+	default: // it is turned on or off, and nothing else of it is changed
+		in := api.WebhookRequest{URL: w.URL, Types: w.Types, Max: &w.Max, State: api.WebhookState(change)}
+		err = v.ask(http.MethodPut, webhookPath(id), in, nil, seen)
+	}
+	switch {
+	case err == nil:
+	case asProblem(err).Code == api.CodeVersionMismatch:
+		return v.drawQuestion(true)
+	default:
+		return err
+	}
+	redirect(v.w, to+"?done="+asked.done)
+	return nil
 }
 
-// versionSeen is the condition that a webhook has the version that the visitor saw.
-func (v *visit) versionSeen() (header string, err error) {
-	version := v.r.PostForm.Get("version")
-	if version == "" {
-		return "", refuse(api.CodeValidation, "the form has no version")
+// tryWebhook sends a test to a webhook, and shows what its receiver answered.
+func (v *visit) tryWebhook(id string) error {
+	d := struct {
+		ID     string
+		Answer api.WebhookAnswer
+	}{ID: id}
+	if err := v.ask(http.MethodPost, webhookPath(id)+"/test", nil, &d.Answer); err != nil {
+		return err
 	}
-	return `If-Match: "` + version + `"`, nil
+	return v.page("webhook_answer", "Test of a webhook", 0, d)
+}
+
+// makeSecret gives a webhook another secret, and shows it once.
+func (v *visit) makeSecret(id string) error {
+	var made api.NewSecret
+	if err := v.ask(http.MethodPost, webhookPath(id)+"/secrets", nil, &made); err != nil {
+		return err
+	}
+	return v.page("webhook_secret", "New secret", 0, newSecret{ID: id, Secret: made.Secret, Until: made.OldSecretUntil})
+}
+
+// replayWebhook sends the facts again after the position that the visitor has chosen. "" is before the oldest fact, which nobody
+// chooses by leaving a field empty.
+func (v *visit) replayWebhook(id string) error {
+	after := strings.TrimSpace(v.r.PostForm.Get("after"))
+	switch from := v.r.PostForm.Get("from"); {
+	case from == "now":
+		after = api.FactsNow
+	case from == "oldest":
+		after = ""
+	case after == "":
+		return refuse(api.CodeValidation, "type a position")
+	}
+	return v.ask(http.MethodPost, webhookPath(id)+"/replay", api.WebhookReplayRequest{After: after}, nil)
 }

@@ -120,8 +120,9 @@ func TestN23_MakeAWebhook(t *testing.T) {
 		t.Errorf("%+v %v", hook, err)
 	}
 
-	w.page("/console/webhooks/shop/secret", cookie).shows(t, 200, "Make another secret?", `action="./../../webhooks/shop/secret"`).hides(t, "whsec_")
-	second := w.form("/console/webhooks/shop/secret", nil, cookie).shows(t, 200, "the only time", "The secret before it signs as well until")
+	asked := w.page("/console/webhooks/shop/secret", cookie).shows(t, 200, "Make another secret?", `action="./../../webhooks/shop/secret"`)
+	asked.hides(t, "whsec_")
+	second := w.form("/console/webhooks/shop/secret", seenVersion(t, asked), cookie).shows(t, 200, "the only time", "The secret before it signs as well until")
 	if hook, err = w.webhooks.Get(t.Context(), "shop"); err != nil || !slices.Equal(hook.Secrets, []string{webhookSecret.FindString(html.UnescapeString(second.body)), secret}) {
 		t.Errorf("%+v %v", hook, err)
 	}
@@ -163,19 +164,22 @@ func TestN23_ChangeAWebhook(t *testing.T) {
 
 	position := before.member(t, "position")
 	oldest := get("/v1/facts").member(t, "next")
-	w.page("/console/webhooks/shop/replay", cookie).shows(t, 200, "Send facts again?", `value="`+position+`"`)
-	for _, replay := range []struct{ from, after, want string }{{"oldest", "", oldest}, {"now", "", position}, {"oldest", position, oldest}, {"position", " " + position + " ", position}} {
-		a := w.form("/console/webhooks/shop/replay", url.Values{"from": {replay.from}, "after": {replay.after}}, cookie)
-		if got := get("/v1/webhooks/shop").member(t, "position"); a.status != 303 || a.header.Get("Location") != "../shop?done=replayed" || got != replay.want {
-			t.Errorf("%d, from %s it goes on at %s, want %s", a.status, replay.from, got, replay.want)
+	asked := w.page("/console/webhooks/shop/replay", cookie).shows(t, 200, "Send facts again?", `value="`+position+`"`)
+	replay := func(from, after string) answer {
+		return w.form("/console/webhooks/shop/replay", url.Values{"from": {from}, "after": {after}, "version": seenVersion(t, asked)["version"]}, cookie)
+	}
+	for _, row := range []struct{ from, after, want string }{{"oldest", "", oldest}, {"now", "", position}, {"oldest", position, oldest}, {"position", " " + position + " ", position}} {
+		a := replay(row.from, row.after)
+		if got := get("/v1/webhooks/shop").member(t, "position"); a.status != 303 || a.header.Get("Location") != "../shop?done=replayed" || got != row.want {
+			t.Errorf("%d, from %s it goes on at %s, want %s", a.status, row.from, got, row.want)
 		}
 	}
-	w.form("/console/webhooks/shop/replay", url.Values{"from": {"position"}, "after": {"x"}}, cookie).shows(t, 422, "is not a position")
+	replay("position", "x").shows(t, 422, "is not a position")
 	for _, from := range []string{"position", ""} {
-		w.form("/console/webhooks/shop/replay", url.Values{"from": {from}, "after": {" "}}, cookie).shows(t, 422, "type a position")
+		replay(from, " ").shows(t, 422, "type a position")
 	}
 
-	asked := w.page("/console/webhooks/shop/delete", cookie).shows(t, 200, "Delete this webhook?", "https://shop.example.com/h")
+	asked = w.page("/console/webhooks/shop/delete", cookie).shows(t, 200, "Delete this webhook?", "https://shop.example.com/h")
 	if a := w.form("/console/webhooks/shop/delete", seenVersion(t, asked), cookie); a.status != 303 || a.header.Get("Location") != "../../webhooks?done=webhook-deleted" {
 		t.Errorf("%d to %q", a.status, a.header.Get("Location"))
 	}
@@ -208,32 +212,34 @@ func TestN23_AWebhookThatWasChangedMeanwhile(t *testing.T) {
 			t.Fatalf("%d %s", a.status, a.body)
 		}
 	}
-	putHost("first")
-	for i, change := range []string{"off", "delete"} {
+	fields := func(question answer) url.Values {
+		form := seenVersion(t, question)
+		form.Set("from", "oldest")
+		return form
+	}
+	for i, change := range []string{"off", "on", "replay", "secret", "delete"} {
+		putHost(fmt.Sprint("first", i))
 		question := "/console/webhooks/shop/" + change
 		asked := w.page(question, cookie).shows(t, 200, `method="post"`)
 		asked.hides(t, "Nothing was done")
-		host := fmt.Sprint("other", i)
-		putHost(host)
-		before, logged := w.page("/v1/webhooks/shop", bearer), len(w.changes())
-		again := w.form(question, seenVersion(t, asked), cookie).shows(t, 412, "Nothing was done", "https://"+host+".example.com/", `action="./../../webhooks/shop/`+change+`"`)
-		w.form(question, nil, cookie).shows(t, 422, "the form has no version")
-		if after := w.page("/v1/webhooks/shop", bearer); after.body != before.body || len(w.changes()) != logged {
-			t.Errorf("%s: %s became %s", change, before.body, after.body)
+		// One that was deleted and made again is another one, too, also with what it had before.
+		for _, host := range []string{"other", "again", "again"} {
+			if host == "again" {
+				w.do(call{method: "DELETE", path: "/v1/webhooks/shop"}.with(bearer)).wants(t, 204, "")
+			}
+			putHost(host)
+			before, logged := w.page("/v1/webhooks/shop", bearer), len(w.changes())
+			again := w.form(question, fields(asked), cookie).shows(t, 412, "Nothing was done", "https://"+host+".example.com/", `action="./../../webhooks/shop/`+change+`"`)
+			w.form(question, url.Values{"from": {"oldest"}}, cookie).shows(t, 422, "the form has no version")
+			if after := w.page("/v1/webhooks/shop", bearer); after.body != before.body || len(w.changes()) != logged {
+				t.Errorf("%s: %s became %s", change, before.body, after.body)
+			}
+			asked = again
 		}
-		if a := w.form(question, seenVersion(t, again), cookie); a.status != 303 {
+		if a := w.form(question, fields(asked), cookie); a.status >= 400 {
 			t.Errorf("%s, asked again: %d %s", change, a.status, a.body)
 		}
-		if change == "off" {
-			putHost("last")
-		}
 	}
-	// One that was deleted and made again is another one.
-	putHost("new")
-	asked := w.page("/console/webhooks/shop/delete", cookie)
-	w.do(call{method: "DELETE", path: "/v1/webhooks/shop"}.with(bearer)).wants(t, 204, "")
-	putHost("new")
-	w.form("/console/webhooks/shop/delete", seenVersion(t, asked), cookie).shows(t, 412, "Nothing was done")
 }
 
 // Of several operators who make one webhook in the same moment one makes it, and the others are told that it is there.
