@@ -11,17 +11,16 @@ import (
 // superseded is the result of an update or a start that a newer event of its object went before.
 var superseded = queue.Result{Outcome: queue.Done, Label: events.LabelSuperseded}
 
-// waited reports whether this waited as a job of its own, and meanwhile a newer event may have begun, or the user may have lost
-// the other token.
+// waited reports whether the notification has waited as a job of its own and needs the checks superseded and removed.
 func (w *work) waited() bool {
-	return w.claimed != nil && (w.m.Live.Object != "" || w.m.other() != "")
+	return w.claimed != nil && (w.m.Live.Object != "" || w.m.secondToken() != "")
 }
 
-// other is a token that the user must have, too, beside the one that the job's guard is about: that under which the activity of
-// an Android phone is kept, or that of the phone on which an iPhone's activity stands. "": there is none. Either may be removed,
-// or become another user's, while the other stays as it is.
-func (m *message) other() string {
-	if phone, own, ok := api.LiveTarget(m.Target); ok && own != "" {
+// secondToken is a token that the user must have beside the one that the job's guard is about. For an activity of an Android phone it
+// is the token under which the activity is kept, for an activity of an iPhone on FCM the token of the phone on which it stands. "":
+// there is none. The user may lose either token and keep the other.
+func (m *message) secondToken() string {
+	if phone, activity, ok := api.LiveTarget(m.Target); ok && activity != "" {
 		return phone
 	}
 	return m.Activity
@@ -30,8 +29,8 @@ func (m *message) other() string {
 // superseded ends a notification that waited if a newer event of its object has begun, and defers it if that cannot be read. What is
 // sent with its event was looked at when the event, or its part, began.
 func (d *Delivery) superseded(ctx context.Context, w *work) (r queue.Result, ends bool) {
-	if r, ends = d.removed(ctx, w); ends || !w.waited() || w.m.Live.Object == "" || d.o.Events == nil {
-		return r, ends
+	if w.claimed == nil || w.m.Live.Object == "" || d.o.Events == nil {
+		return r, false
 	}
 	newer, err := d.o.Events.Superseded(ctx, w.m.Live)
 	if err != nil {
@@ -40,9 +39,10 @@ func (d *Delivery) superseded(ctx context.Context, w *work) (r queue.Result, end
 	return superseded, newer
 }
 
-// removed ends a notification that waited if the user no longer has its other token, and defers it if that cannot be read.
+// removed ends a notification that waited if its second token is no longer the user's, and defers it if that cannot be read. It comes
+// after ended, which sets the target to where an activity stands now, and with it the second token.
 func (d *Delivery) removed(ctx context.Context, w *work) (r queue.Result, ends bool) {
-	token := w.m.other()
+	token := w.m.secondToken()
 	if w.claimed == nil || token == "" || d.o.Devices == nil {
 		return r, false
 	}

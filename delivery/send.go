@@ -49,7 +49,11 @@ func (d *Delivery) handle(ctx context.Context, w *work) {
 		d.finish(ctx, w, d.parking(w))
 		return
 	}
-	if r, ends := d.superseded(ctx, w); ends {
+	r, ends := d.removed(ctx, w)
+	if !ends {
+		r, ends = d.superseded(ctx, w)
+	}
+	if ends {
 		d.finish(ctx, w, r)
 		return
 	}
