@@ -216,7 +216,7 @@ func TestServiceUnavailableHalvesConcurrency(t *testing.T) {
 
 // app is the app of the default topic.
 func (w *world) app() *app {
-	return w.sender.apps.Load().find(apnstest.DefaultTopic, testNote(0).Environment, false)
+	return w.sender.apps.Load().find(apnstest.DefaultTopic, testNote(0).Environment)
 }
 
 // limit is the concurrency limit of the default topic.

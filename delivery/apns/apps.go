@@ -97,24 +97,48 @@ type appTable struct {
 	met map[appKey]*app // topics met under any
 }
 
-// ofFile is the app from the file for a topic, nil if it has none. The key of an app is that of its Live Activities, too.
-// A certificate is not, because APNs takes only keys for them. If the file names one for their topic, it is for channels alone.
-func (t *appTable) ofFile(topic string, env api.Environment, channels bool) *app {
-	bundle, live := strings.CutSuffix(topic, api.PushLiveActivity.TopicSuffix())
-	if a := t.named[appKey{topic, env}]; a != nil && (!live || channels || a.link.source != nil) {
+// find is the app that sends to the devices of a topic, nil when there is none.
+func (t *appTable) find(topic string, env api.Environment) *app {
+	if a := t.ofFile(topic, env); a != nil {
 		return a
 	}
-	if a := t.named[appKey{bundle, env}]; live && a != nil && a.link.source != nil {
+	return t.meet(topic, env)
+}
+
+// forChannels is the app for the channels of a topic of Live Activities, nil when there is none.
+func (t *appTable) forChannels(topic string, env api.Environment) *app {
+	if a := t.ofFileForChannels(topic, env); a != nil {
 		return a
+	}
+	return t.meet(topic, env)
+}
+
+// ofFile is the app from the file that sends to the devices of a topic, nil if it has none. The key of an app sends to its Live
+// Activities, too. A certificate does not, because APNs takes only keys for them.
+func (t *appTable) ofFile(topic string, env api.Environment) *app {
+	bundle, live := strings.CutSuffix(topic, api.PushLiveActivity.TopicSuffix())
+	if !live {
+		return t.named[appKey{topic, env}]
+	}
+	for _, name := range []string{topic, bundle} {
+		if a := t.named[appKey{name, env}]; a != nil && a.link.source != nil {
+			return a
+		}
 	}
 	return nil
 }
 
-// find is the app for a topic, or for its channels, nil when there is none.
-func (t *appTable) find(topic string, env api.Environment, channels bool) *app {
-	if a := t.ofFile(topic, env, channels); a != nil {
+// ofFileForChannels is the app from the file for the channels of a topic of Live Activities, nil if it has none. If the file names the
+// topic with a certificate, that is for its channels alone.
+func (t *appTable) ofFileForChannels(topic string, env api.Environment) *app {
+	if a := t.named[appKey{topic, env}]; a != nil {
 		return a
 	}
+	return t.ofFile(topic, env)
+}
+
+// meet is the app of a topic that the file does not name, nil if there is no key for all topics.
+func (t *appTable) meet(topic string, env api.Environment) *app {
 	key := appKey{topic, env}
 	general, ok := t.any[env]
 	if !ok {

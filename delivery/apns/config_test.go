@@ -249,7 +249,7 @@ func TestG1_TheKeyOfTheAppSendsToActivities(t *testing.T) {
 		w.mustDeliver(n)
 	}
 	apps := a.apps.Load()
-	find := func(topic string) *app { return apps.find(topic, api.EnvProduction, false) }
+	find := func(topic string) *app { return apps.find(topic, api.EnvProduction) }
 	if find(live) != find("one") || find(own) == find("two") {
 		t.Error("the wrong app sends")
 	}
@@ -303,7 +303,7 @@ func TestA13_TopicsOfClientsPauseNothing(t *testing.T) {
 	check("two", paused)
 	storetest.Must(t, configure(w.sender, file)) // after a reload topic "one" still counts as one that has delivered
 	for i := range 2 * maxTopics {               // made-up topics must not push a topic out that has delivered
-		w.sender.apps.Load().find(deviceToken(i), api.EnvProduction, false)
+		w.sender.apps.Load().find(deviceToken(i), api.EnvProduction)
 	}
 	check(deviceToken(2*maxTopics), refused)
 	for _, reason := range []string{"TopicDisallowed", "BadTopic"} {
@@ -460,7 +460,7 @@ func TestTopicsAreBounded(t *testing.T) {
 	w := setup(t, apnstest.Options{})
 	table := w.sender.apps.Load()
 	for i := range 2 * maxTopics {
-		if a := table.find(deviceToken(i), api.EnvProduction, false); a == nil || a.link != table.any[api.EnvProduction].link {
+		if a := table.find(deviceToken(i), api.EnvProduction); a == nil || a.link != table.any[api.EnvProduction].link {
 			t.Fatalf("topic %d has another app", i)
 		}
 	}

@@ -170,12 +170,12 @@ func (a *managed) refusal(c call) error {
 // follow.
 func (s *Sender) TakesBroadcast(topic string, env api.Environment) bool {
 	t := s.apps.Load()
-	return t.ofFile(topic+api.PushLiveActivity.TopicSuffix(), env, true) != nil || t.any[env] != nil
+	return t.ofFileForChannels(topic+api.PushLiveActivity.TopicSuffix(), env) != nil || t.any[env] != nil
 }
 
 // manage makes a call with the credentials of an app.
 func (s *Sender) manage(ctx context.Context, env api.Environment, c call) (*managed, error) {
-	a := s.apps.Load().find(c.topic+api.PushLiveActivity.TopicSuffix(), env, true)
+	a := s.apps.Load().forChannels(c.topic+api.PushLiveActivity.TopicSuffix(), env)
 	if a == nil {
 		return nil, api.Errorf(api.CodeUnknownApp, "there is no app of APNs for the topic %s in the environment %s", c.topic, env)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"fanfare/api"
 	"fanfare/delivery/apns/apnstest"
+	"fanfare/delivery/transport"
 	"fanfare/store/storetest"
 )
 
@@ -220,7 +221,7 @@ func TestManagementHostRenewsTheToken(t *testing.T) {
 	}
 }
 
-// A certificate shows who is calling; then there is no token. One that is not for Live Activities makes no channels.
+// A certificate shows who is calling; then there is no token. One that is not for Live Activities makes no channels, and sends to none.
 func TestManagementHostWithCertificate(t *testing.T) {
 	t.Parallel()
 	s := apnstest.Start(t, apnstest.Options{})
@@ -229,8 +230,9 @@ func TestManagementHostWithCertificate(t *testing.T) {
 	topic := apnstest.DefaultTopic + api.PushLiveActivity.TopicSuffix()
 	file := mustAppsFile(t, "", map[string]string{"topic": topic, "environment": "production", "cert_file": s.CertFile()})
 	w := &world{Server: s, t: t, sender: mustNew(t, o, file)}
-	_, err := w.create()
+	channel, err := w.create()
 	storetest.Must(t, err)
+	w.mustDeliver(testBroadcast(1, channel))
 	if r := s.Managed.Requests()[0]; r.Bearer != "" || r.Status != http.StatusCreated {
 		t.Fatalf("got %+v", r)
 	}
@@ -240,4 +242,7 @@ func TestManagementHostWithCertificate(t *testing.T) {
 	}
 	_, err = w.create()
 	storetest.WantCode(t, err, api.CodeUnknownApp)
+	if got := w.send(testBroadcast(2, channel)); got.Outcome != transport.NoApp {
+		t.Errorf("a broadcast of an app with a certificate: %s", got.Outcome)
+	}
 }

@@ -29,7 +29,12 @@ type push struct {
 
 // Start implements transport.Sender.
 func (s *Sender) Start(ctx context.Context, n *transport.Notification, done func(transport.Answer)) {
-	a := s.apps.Load().find(n.Topic, n.Environment, n.Channel != "")
+	apps := s.apps.Load()
+	find := apps.find
+	if n.Channel != "" {
+		find = apps.forChannels
+	}
+	a := find(n.Topic, n.Environment)
 	switch {
 	case a == nil:
 		done(transport.Answer{Outcome: transport.NoApp})

@@ -94,7 +94,7 @@ func (s *Sender) Close() error {
 // Takes implements transport.Sender. A key for all topics takes any topic.
 func (s *Sender) Takes(r *api.DeviceRequest) bool {
 	t := s.apps.Load()
-	return t.ofFile(r.Topic, r.Environment, false) != nil || t.any[r.Environment] != nil
+	return t.ofFile(r.Topic, r.Environment) != nil || t.any[r.Environment] != nil
 }
 
 // Apps implements transport.Sender.
