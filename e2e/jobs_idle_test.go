@@ -52,7 +52,7 @@ func TestJ6_IdleQueuesCostNothing(t *testing.T) {
 	}
 	mustPass(3 * time.Second) // both have done what they do once
 	one, many := sides[0], sides[1]
-	// On a busy machine some of that comes later.
+	// On a busy machine a process does some of what it does once later than that.
 	for windows := 3; ; windows-- {
 		for _, s := range sides {
 			s.commands, _ = redisTraffic(t, s.redis)

@@ -38,12 +38,20 @@ func TestC17_AMessageThatIsNotWithdrawn(t *testing.T) {
 	w.mustChat("team", "ann", "bob")
 	w.mustSend("team", "ann", 1, 1)
 	away.Store(true)
+	withdrawn := func(want int64) {
+		t.Helper()
+		if n := w.db.Client().XLen(t.Context(), "ff:{withdrawn}:events").Val(); n != want {
+			t.Errorf("%d events are withdrawn, want %d", n, want)
+		}
+	}
 	w.del("/v1/chats/team/messages/1").wants(t, 503, problem(api.CodeUnknownOutcome, "*", `"retry_after_ms":1000`))
+	withdrawn(0)
 	if a := w.get("/v1/chats/team/messages?user=bob"); !strings.Contains(a.body, `"redacted":true`) {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 	away.Store(false)
 	w.del("/v1/chats/team/messages/1").wants(t, 204, "")
+	withdrawn(1)
 }
 
 // E1: if the operation has begun, and cannot be read, the answer does not say that nothing happened.

@@ -10,8 +10,8 @@ import (
 )
 
 // localOnly protects a server that has no key yet. Such a server listens on loopback only, but any web
-// page in a browser on this machine could reach it. So localOnly checks the Host header and that there is no proxy,
-// and identify the calling page (foreign). Once there is a key, only keys decide.
+// page in a browser on this machine could reach it. So localOnly checks the Host header and that there is no proxy, and
+// identify checks the calling page (foreign). Once there is a key, only keys decide.
 func (s *Server) localOnly(r *http.Request) error {
 	switch {
 	case s.o.HasKeys(), s.o.Starting() != nil: // calls that need a key are not served yet
