@@ -151,14 +151,14 @@ func (d *Delivery) take(ctx context.Context, batch []*queue.Claimed) {
 
 // admit begins a claimed notification as soon as its app's window has room.
 func (d *Delivery) admit(ctx context.Context, w *work) {
-	if d.windows.take(false, share{w.charged, 1}) {
+	if d.windows.take(false, share{App: w.charged, N: 1}) {
 		d.begin(ctx, w)
 		return
 	}
 	w.group.Add(1)
 	begin := func() { d.begin(ctx, w); d.wg.Done() }
 	refuse := func() { d.postpone(ctx, w, WindowFull); d.wg.Done() }
-	switch taken, refused := d.windows.takeOrWait(&waiter{shares: []share{{w.charged, 1}}, enter: begin, refuse: refuse}); {
+	switch taken, refused := d.windows.takeOrWait(&waiter{shares: []share{{App: w.charged, N: 1}}, enter: begin, refuse: refuse}); {
 	case taken:
 		begin()
 	case refused:

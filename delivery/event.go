@@ -23,6 +23,9 @@ const (
 	togetherFor = time.Second
 	// pieceSize is how many notifications of an event ask for room together.
 	pieceSize = 250
+	// mostApart is how many notifications of a piece of an event become jobs of their own because their apps have no room.
+	// With more of them the event waits, as a part does, so that it takes little more of Redis than it did before.
+	mostApart = 4
 )
 
 // Event is an event, or a part of one, whose notifications are sent by the process that targeted it. Nothing is stored
@@ -51,8 +54,7 @@ type Event struct {
 	// Begun is called when notifications begin, or become jobs of their own. all says that these were the last ones,
 	// and that none is left to a later claim.
 	Begun func(all bool)
-	// GiveBack is set for parts of large audiences that may wait in the queue. It takes the part back if none of its apps
-	// has room in time.
+	// GiveBack is set if the event may wait in the queue. It takes the event back if none of its apps has room in time.
 	GiveBack func(Shares)
 
 	mu        sync.Mutex
@@ -60,7 +62,7 @@ type Event struct {
 	undecided int           // those of them that may still be left to one
 	began     bool          // one of them was sent or stored
 	stored    bool          // one may have become a job
-	lacking   Shares        // the room that those lacked which are left to a later claim of the part
+	lacking   Shares        // the room that those lacked which are left to a later claim, of each app the smallest share
 	facts     []queue.Fact  // of the notification that ended last
 	undone    *queue.Result // how the event goes on, because a notification could neither end nor be stored
 }
@@ -78,8 +80,8 @@ type Recipient struct {
 // Shares are the numbers of devices, by app, for which an event needs room in the apps' windows.
 type Shares []share
 
-// Fits reports whether a part of a large audience with these shares would have room for one of them now.
-func (d *Delivery) Fits(s Shares) bool { return d.windows.fits(true, s...) }
+// Fits reports whether an event, or a part of a large audience, with these shares would have room for one of them now.
+func (d *Delivery) Fits(part bool, s Shares) bool { return d.windows.fits(part, s...) }
 
 // Hang reports whether all of the shares' apps have stopped answering.
 func (d *Delivery) Hang(s Shares) bool { return d.windows.hanging(s) == len(s) }
@@ -148,7 +150,6 @@ func (d *Delivery) works(e *Event, to []Recipient) []*work {
 			app: app, charged: app, group: e.Group,
 		}
 		works[i] = &all[i]
-		e.Sent.Make(messages[i].platform(), 1)
 	}
 	return works
 }
@@ -178,30 +179,48 @@ func (d *Delivery) sendPiece(ctx context.Context, e *Event, piece []*work) {
 	}
 }
 
-// sendSome is called when the apps of a piece do not all have room. The notifications of a part stay in the queue as a
-// part, but those to apps with room are sent if another app hangs or the part has waited for long. The notifications of
-// any other event become jobs of their own.
+// sendSome is called when the apps of a piece do not all have room. The notifications to apps with room are sent, those
+// of a part only if another app hangs or the part has waited for long. The others stay in the queue as the event or the
+// part. Few of an event, and those of what may not wait, become jobs of their own.
 func (d *Delivery) sendSome(ctx context.Context, e *Event, piece []*work, shares Shares) {
-	if e.GiveBack == nil {
-		d.begun(e, piece)
-		d.store(ctx, queue.Result{Outcome: queue.Defer, Reason: WindowFull}, piece...)
-		return
-	}
 	var taken Shares
-	if len(shares) > 1 && (e.Claim.Clock().Sub(e.Claim.EnqueuedAt) > togetherFor || d.windows.hanging(shares) > 0) {
-		taken = d.windows.takeSome(true, shares)
+	if len(shares) > 1 && (!e.part() || e.Claim.Clock().Sub(e.Claim.EnqueuedAt) > togetherFor || d.windows.hanging(shares) > 0) {
+		taken = d.windows.takeSome(e.part(), shares)
 	}
-	var now []*work
+	var now, left []*work
 	for _, w := range piece {
-		if slices.ContainsFunc(taken, func(s share) bool { return s.app == w.charged }) {
+		if slices.ContainsFunc(taken, func(s share) bool { return s.App == w.charged }) {
 			now = append(now, w)
+		} else {
+			left = append(left, w)
 		}
 	}
 	if len(now) > 0 {
 		d.beginAll(ctx, e, now)
 	}
-	if left := len(piece) - len(now); left > 0 {
-		e.leave(left, slices.DeleteFunc(shares, func(s share) bool { return slices.Contains(taken, s) }))
+	switch {
+	case len(left) == 0:
+	case e.GiveBack != nil && (e.part() || len(left) > mostApart):
+		e.leave(len(left), slices.DeleteFunc(shares, func(s share) bool { return slices.Contains(taken, s) }))
+	default:
+		d.storeApart(ctx, e, left)
+	}
+}
+
+// storeApart turns notifications without room into jobs, and ends those that came too late or are cancelled.
+func (d *Delivery) storeApart(ctx context.Context, e *Event, works []*work) {
+	d.begun(e, works)
+	var wait []*work
+	for _, w := range works {
+		if r, ended := d.ended(ctx, w); ended && r.Outcome == queue.Done {
+			d.targeted(w)
+			d.finishEvent(ctx, w, r)
+		} else {
+			wait = append(wait, w)
+		}
+	}
+	if len(wait) > 0 {
+		d.store(ctx, queue.Result{Outcome: queue.Defer, Reason: WindowFull}, wait...)
 	}
 }
 
@@ -210,16 +229,25 @@ func (d *Delivery) begun(e *Event, works []*work) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.began = true
+	for _, w := range works {
+		e.Sent.Make(w.m.platform(), 1)
+	}
 	e.undecided -= len(works)
 	e.Begun(e.undecided == 0 && len(e.lacking) == 0)
 	e.decided()
 }
 
-// leave leaves notifications of a part to a later claim, because their apps lack this room.
+// leave leaves notifications to a later claim, because their apps lack this room.
 func (e *Event) leave(n int, lacking Shares) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.lacking = append(e.lacking, lacking...)
+	for _, s := range lacking {
+		if at := slices.IndexFunc(e.lacking, func(known share) bool { return known.App == s.App }); at < 0 {
+			e.lacking = append(e.lacking, s)
+		} else {
+			e.lacking[at].N = min(e.lacking[at].N, s.N)
+		}
+	}
 	e.undecided, e.left = e.undecided-n, e.left-n
 	e.decided()
 	e.finish()
@@ -258,11 +286,14 @@ func (e *Event) end(w *work, mark string, facts ...queue.Fact) {
 	e.finish()
 }
 
-// report is the event's report while its notifications are under way. A part has none.
+// report is the event's report while its notifications are under way. A part has none. As long as some notifications may
+// be left to a later claim, which reads devices and preferences again, the report has those alone that have begun.
 func (e *Event) report() string {
 	switch {
 	case e.part():
 		return ""
+	case e.undecided > 0 || len(e.lacking) > 0:
+		return e.Job.ReportTargeting(e.Job.Counted, e.Sent)
 	case e.Rest != nil:
 		return e.Job.ReportTargeting(e.Counts, e.Sent)
 	}
@@ -290,10 +321,17 @@ func (e *Event) finish() {
 		e.GiveBack(e.lacking)
 	case len(e.lacking) > 0:
 		next := *e.Job
-		next.Settled = e.Claim.Fence
-		e.Claim.Finish(queue.Result{Outcome: queue.Defer, Delay: Jitter(togetherFor), Reason: WindowFull, Payload: next.Encode()})
+		next.Settled, next.Lacks = e.Claim.Fence, e.lacking
+		e.goOn(queue.Result{Outcome: queue.Defer, Delay: Jitter(togetherFor), Reason: WindowFull, Payload: next.Encode()})
 	case e.Rest != nil:
-		e.goOn()
+		e.Rest.Settled, e.Rest.Lacks = 0, nil
+		if e.Settled { // otherwise those that it goes on with may have notifications without a mark
+			e.Rest.Settled = e.Claim.Fence
+		}
+		if e.Rest.Cursor != "" {
+			e.Rest.Sent = e.Sent
+		}
+		e.goOn(queue.Result{Outcome: queue.Continue, Payload: e.Rest.Encode()})
 	default:
 		r := e.Job.End(e.Counts, e.Sent, !e.stored, e.ReportTTL)
 		r.Facts = e.facts
@@ -301,18 +339,9 @@ func (e *Event) finish() {
 	}
 }
 
-// goOn puts the event at the end of the queue, for its further users. Those that it goes on with may have notifications
-// without a mark if it is not settled.
-func (e *Event) goOn() {
-	e.Rest.Settled = 0
-	if e.Settled {
-		e.Rest.Settled = e.Claim.Fence
-	}
-	if e.Rest.Cursor != "" {
-		e.Rest.Sent = e.Sent
-	}
-	r := queue.Result{Outcome: queue.Continue, Payload: e.Rest.Encode(), Report: e.report()}
-	if r.Report != "" {
+// goOn gives the event back to the queue, with its report. The lock is held.
+func (e *Event) goOn(r queue.Result) {
+	if r.Report = e.report(); r.Report != "" {
 		r.ReportTTL = e.ReportTTL
 	}
 	e.Claim.Finish(r)

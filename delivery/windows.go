@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"fanfare/store/events"
 )
 
 // InFlight is the default limit of the requests that a process has under way or not on record
@@ -47,10 +49,7 @@ type windows struct {
 }
 
 // share is the room that a caller needs in one app's window.
-type share struct {
-	app string
-	n   int
-}
+type share = events.Share
 
 // waiter waits for room for all its shares, in the list of an app whose window is full.
 type waiter struct {
@@ -91,7 +90,7 @@ func (s *windows) hanging(shares []share) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, one := range shares {
-		if a := s.apps[one.app]; a != nil && a.hangs(s.now()) {
+		if a := s.apps[one.App]; a != nil && a.hangs(s.now()) {
 			n++
 		}
 	}
@@ -129,7 +128,7 @@ func (s *windows) takeOrWait(w *waiter) (taken, refused bool) {
 		s.hold(w.since, w.shares)
 		return true, false
 	}
-	n, a := w.size(), s.app(w.shares[lacking].app, w.since)
+	n, a := w.size(), s.app(w.shares[lacking].App, w.since)
 	if most := a.soon(w.since, w.part); a.waiting+n > most && (a.waiting > 0 || most == 0) {
 		return false, true
 	}
@@ -166,8 +165,8 @@ func (s *windows) lacking(now time.Time, part bool, shares []share, behind bool)
 	unrecorded := s.unrecorded()
 	free, lags := s.most-s.taken-unrecorded, unrecorded > s.most/lagShare
 	for i, one := range shares {
-		free -= one.n
-		a := s.apps[one.app]
+		free -= one.N
+		a := s.apps[one.App]
 		if a == nil {
 			a = &window{answered: now}
 		}
@@ -181,7 +180,7 @@ func (s *windows) lacking(now time.Time, part bool, shares []share, behind bool)
 		if part { // a large audience leaves room for single requests and small events
 			most = most * 2 / 3
 		}
-		if (lags || a.taken > 0) && a.taken+one.n > most {
+		if (lags || a.taken > 0) && a.taken+one.N > most {
 			return i
 		}
 	}
@@ -191,12 +190,12 @@ func (s *windows) lacking(now time.Time, part bool, shares []share, behind bool)
 // hold takes room for shares; mu is held.
 func (s *windows) hold(now time.Time, shares []share) {
 	for _, one := range shares {
-		a := s.app(one.app, now)
+		a := s.app(one.App, now)
 		if a.taken == 0 { // it may have waited for records
 			a.answered = now
 		}
-		a.taken += one.n
-		s.taken += one.n
+		a.taken += one.N
+		s.taken += one.N
 	}
 }
 
@@ -224,12 +223,12 @@ func (s *windows) admit(now time.Time, a *window) (entering []*waiter) {
 		for first := a.waiters[i].Front(); first != nil; first = a.waiters[i].Front() {
 			w := first.Value.(*waiter)
 			lacking := s.lacking(now, w.part, w.shares, false)
-			if lacking >= 0 && s.app(w.shares[lacking].app, now) == a {
+			if lacking >= 0 && s.app(w.shares[lacking].App, now) == a {
 				return entering // parts wait until single requests and small events have room
 			}
 			s.drop(a, w, first)
 			if lacking >= 0 {
-				s.line(s.app(w.shares[lacking].app, now), w)
+				s.line(s.app(w.shares[lacking].App, now), w)
 				continue
 			}
 			s.hold(now, w.shares)
@@ -297,7 +296,7 @@ func (s *windows) check() {
 // size is the number of requests of a waiter.
 func (w *waiter) size() (n int) {
 	for _, one := range w.shares {
-		n += one.n
+		n += one.N
 	}
 	return n
 }
@@ -313,11 +312,11 @@ func kind(part bool) int {
 // sharesOf counts notifications by app.
 func sharesOf(works []*work) (shares []share) {
 	for _, w := range works {
-		at := slices.IndexFunc(shares, func(s share) bool { return s.app == w.charged })
+		at := slices.IndexFunc(shares, func(s share) bool { return s.App == w.charged })
 		if at < 0 {
-			at, shares = len(shares), append(shares, share{app: w.charged})
+			at, shares = len(shares), append(shares, share{App: w.charged})
 		}
-		shares[at].n++
+		shares[at].N++
 	}
 	return shares
 }

@@ -21,7 +21,7 @@ func newShelf(most int) *shelf {
 
 // takeAll takes room for one request after the other, and returns how many got it.
 func (s *shelf) takeAll(app string) (n int) {
-	for s.take(false, share{app, 1}) {
+	for s.take(false, share{App: app, N: 1}) {
 		n++
 	}
 	return n
@@ -35,7 +35,7 @@ func (s *shelf) serve(app string, took time.Duration, rounds int) (n int) {
 		s.at = s.at.Add(took)
 		for range n {
 			s.leave(app, false, true, took)
-			s.take(false, share{app, 1})
+			s.take(false, share{App: app, N: 1})
 		}
 		s.takeAll(app)
 		n = s.apps[app].taken
@@ -61,7 +61,7 @@ func TestQ8_SlowAppsLeaveRoom(t *testing.T) {
 			t.Errorf("app %s has %d in hand, want %d", app, taken, want)
 		}
 	}
-	if !s.take(false, share{"d", 1}) || !s.take(false, share{"e", 30}) {
+	if !s.take(false, share{App: "d", N: 1}) || !s.take(false, share{App: "e", N: 30}) {
 		t.Error("no room for the first of a fourth or fifth app")
 	}
 }
@@ -80,13 +80,13 @@ func TestA16_AnAppHasItsShareFromItsFirstAnswer(t *testing.T) {
 		t.Errorf("after its first answer an app has %d in hand, want eight ninths of %d", s.apps["a"].taken, InFlight)
 	}
 	s = newShelf(InFlight)
-	for s.take(true, share{"a", 100}) {
+	for s.take(true, share{App: "a", N: 100}) {
 	}
-	if n := s.apps["a"].taken; n != 600 || !s.take(false, share{"a", 400}) || s.take(false, share{"a", 1}) {
+	if n := s.apps["a"].taken; n != 600 || !s.take(false, share{App: "a", N: 400}) || s.take(false, share{App: "a", N: 1}) {
 		t.Errorf("parts took %d of a window of %d", n, firstWindow)
 	}
 	s.leave("a", false, true, 300*time.Millisecond)
-	for s.take(true, share{"a", 1}) {
+	for s.take(true, share{App: "a", N: 1}) {
 	}
 	parts := s.apps["a"].taken
 	if more := s.takeAll("a"); parts != InFlight*16/19 || parts+more != InFlight*8/9 {
@@ -141,13 +141,13 @@ func TestA15_WhatIsNotOnRecordTakesRoom(t *testing.T) {
 	t.Parallel()
 	s, became := newShelf(900), ""
 	s.unrecorded = 90
-	if n := s.serve("a", 100*time.Millisecond, 1); n != (900-90)*8/9 || !s.take(false, share{"b", 100}) {
+	if n := s.serve("a", 100*time.Millisecond, 1); n != (900-90)*8/9 || !s.take(false, share{App: "b", N: 100}) {
 		t.Errorf("with 90 requests without a record an app has %d in hand", n)
 	}
-	if s.unrecorded = 101; s.take(false, share{"c", 1}) {
+	if s.unrecorded = 101; s.take(false, share{App: "c", N: 1}) {
 		t.Error("the first request of an app began although more than the limit may be repeated")
 	}
-	s.wait("c", false, &became, share{"c", 1})
+	s.wait("c", false, &became, share{App: "c", N: 1})
 	s.check()
 	s.unrecorded = 0
 	s.at = s.at.Add(checkEvery)
@@ -171,26 +171,26 @@ func TestA16_AnAppThatHangsKeepsLittle(t *testing.T) {
 	t.Parallel()
 	s, became := newShelf(InFlight), ""
 	n := s.serve("a", 300*time.Millisecond, 5)
-	s.wait("early", false, &became, share{"a", 1})
+	s.wait("early", false, &became, share{App: "a", N: 1})
 	s.at = s.at.Add(hangsAfter + time.Millisecond)
 	s.check()
-	s.wait("late", false, &became, share{"a", 1})
+	s.wait("late", false, &became, share{App: "a", N: 1})
 	if became != "early goes, late refused, " {
 		t.Errorf("of those that wait for an app that hangs: %s", became)
 	}
 	for range n - hangingWindow {
 		s.leave("a", true, false, 0)
 	}
-	if s.take(false, share{"a", 1}) {
+	if s.take(false, share{App: "a", N: 1}) {
 		t.Errorf("an app that hangs has more than %d in hand", hangingWindow)
 	}
-	if s.leave("a", true, false, 0); !s.take(false, share{"a", 1}) || s.take(false, share{"a", 1}) {
+	if s.leave("a", true, false, 0); !s.take(false, share{App: "a", N: 1}) || s.take(false, share{App: "a", N: 1}) {
 		t.Error("an app that hangs tries nothing any more")
 	}
 	if other := s.takeAll("b"); other < firstWindow {
 		t.Errorf("beside it another app has %d in hand", other)
 	}
-	if s.leave("a", false, true, 3*time.Second); !s.take(false, share{"a", 500}) {
+	if s.leave("a", false, true, 3*time.Second); !s.take(false, share{App: "a", N: 500}) {
 		t.Error("an app that answers again has no room")
 	}
 }
@@ -201,11 +201,11 @@ func TestA16_AnAppThatHangsKeepsLittle(t *testing.T) {
 func TestA16_WhoWaitsForAWindow(t *testing.T) {
 	t.Parallel()
 	s, became := newShelf(5), ""
-	s.take(false, share{"a", 4})
-	s.wait("part", true, &became, share{"a", 1})
-	s.wait("first", false, &became, share{"a", 1})
-	s.wait("second", false, &became, share{"a", 1})
-	s.wait("other", false, &became, share{"b", 1})
+	s.take(false, share{App: "a", N: 4})
+	s.wait("part", true, &became, share{App: "a", N: 1})
+	s.wait("first", false, &became, share{App: "a", N: 1})
+	s.wait("second", false, &became, share{App: "a", N: 1})
+	s.wait("other", false, &became, share{App: "b", N: 1})
 	if got := s.Room(); got != mostWaiting-3 {
 		t.Errorf("there is room to claim %d more", got)
 	}
@@ -218,10 +218,10 @@ func TestA16_WhoWaitsForAWindow(t *testing.T) {
 	became = ""
 	s.takeAll("a")
 	s.at = s.at.Add(time.Second)
-	s.wait("late", false, &became, share{"a", 1})
+	s.wait("late", false, &became, share{App: "a", N: 1})
 	s.at = s.at.Add(patience - time.Millisecond)
 	s.check()
-	s.wait("later", false, &became, share{"a", 1})
+	s.wait("later", false, &became, share{App: "a", N: 1})
 	s.at = s.at.Add(time.Millisecond)
 	if s.check(); became != "late goes, " || s.waiting != 1 {
 		t.Errorf("%s; %d wait", became, s.waiting)
@@ -244,9 +244,9 @@ func TestA16_AnEventOfTwoAppsHoldsUpNeither(t *testing.T) {
 	t.Parallel()
 	s, became := newShelf(InFlight), ""
 	s.takeAll("slow")
-	s.take(false, share{"fast", 1})
-	s.wait("both", false, &became, share{"fast", 1}, share{"slow", 1})
-	s.wait("fast", false, &became, share{"fast", 1})
+	s.take(false, share{App: "fast", N: 1})
+	s.wait("both", false, &became, share{App: "fast", N: 1}, share{App: "slow", N: 1})
+	s.wait("fast", false, &became, share{App: "fast", N: 1})
 	s.leave("slow", false, true, time.Millisecond)
 	if became != "fast at once, both enters, " {
 		t.Errorf("while one of two apps has no room: %s", became)
@@ -255,8 +255,8 @@ func TestA16_AnEventOfTwoAppsHoldsUpNeither(t *testing.T) {
 	s.takeAll("slow")
 	s.takeAll("fast")
 	became = ""
-	s.wait("both", false, &became, share{"fast", 1}, share{"slow", 1})
-	s.wait("fast", false, &became, share{"fast", 1})
+	s.wait("both", false, &became, share{App: "fast", N: 1}, share{App: "slow", N: 1})
+	s.wait("fast", false, &became, share{App: "fast", N: 1})
 	s.leave("fast", false, true, time.Millisecond)
 	if became != "fast enters, " {
 		t.Errorf("when the first of two apps has room: %s", became)
@@ -265,12 +265,12 @@ func TestA16_AnEventOfTwoAppsHoldsUpNeither(t *testing.T) {
 	s.at = s.at.Add(hangsAfter + time.Millisecond)
 	s.leave("fast", false, true, time.Millisecond)
 	s.check()
-	if s.wait("late", false, &became, share{"fast", 1}, share{"slow", 1}); became != "fast enters, both goes, late refused, " {
+	if s.wait("late", false, &became, share{App: "fast", N: 1}, share{App: "slow", N: 1}); became != "fast enters, both goes, late refused, " {
 		t.Errorf("while one of two apps hangs: %s", became)
 	}
 	// A request that ends without asking the service is not an answer.
 	s.leave("slow", false, false, 0)
-	if s.take(false, share{"slow", 1}) {
+	if s.take(false, share{App: "slow", N: 1}) {
 		t.Error("an app that hangs has room again after a notification that was not sent")
 	}
 }

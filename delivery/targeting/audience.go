@@ -16,23 +16,24 @@ import (
 
 // page is one claimed event and the part of its audience at its cursor.
 type page struct {
-	c       *queue.Claimed
-	job     *events.Job
-	users   []string
-	others  []string             // users without the actor
-	targets []devices.Target     // their settings
-	read    time.Time            // when that was read
-	next    string               // the next page's cursor; "": this is the last
-	counts  events.Counts        // what this page adds to the event's report
-	found   []delivery.Recipient // the devices of this page
-	missed  []string             // users whose settings were not read
-	err     error                // why users were missed
-	marks   map[string]string    // marks of earlier notifications, see events.MarkText
-	reached map[string]bool      // users who have a marked notification
-	sent    events.Sent          // notifications with a mark that have ended
-	opened  time.Time            // when it was claimed; zero unless the event is traced
-	newer   bool                 // a newer live event of its object has begun
-	changed bool                 // the job has an expiry, made of its time to live, or an UnnotedSince that the queue does not have yet
+	c         *queue.Claimed
+	job       *events.Job
+	users     []string
+	others    []string             // users without the actor
+	targets   []devices.Target     // their settings
+	read      time.Time            // when that was read
+	next      string               // the next page's cursor; "": this is the last
+	counts    events.Counts        // what this page adds to the event's report
+	found     []delivery.Recipient // the devices of this page
+	missed    []string             // users whose settings were not read
+	err       error                // why users were missed
+	marks     map[string]string    // marks of earlier notifications, see events.MarkText
+	reached   map[string]bool      // users who have a marked notification
+	sent      events.Sent          // notifications with a mark that have ended
+	opened    time.Time            // when it was claimed; zero unless the event is traced
+	newer     bool                 // a newer live event of its object has begun
+	cancelled bool                 // the event was cancelled
+	changed   bool                 // the job has an expiry, made of its time to live, or an UnnotedSince that the queue does not have yet
 }
 
 // open decodes an event. It returns nil if the event cannot be read, and has ended it then.

@@ -30,6 +30,7 @@ func (t *Targeting) endCancelled(ctx context.Context, p *page) bool {
 	case unsure:
 		t.postpone(p, "read_cancelled", errCancelsUnknown)
 	case !is || t.partlyDone(ctx, p):
+		p.cancelled = is
 		return false
 	default:
 		t.end(p, p.job.End(p.job.Counted, p.job.Sent, p.c.First, t.o.ReportTTL))

@@ -108,8 +108,8 @@ func TestP9_ManyDevicesAreTakenOver(t *testing.T) {
 	}
 }
 
-// TestP5_OnlyWhatHasNoRoomWaits: an app has room for some of the devices of an event. The others of an event to few
-// users become jobs of their own, and those of a part wait as one job. Each device gets the event once.
+// TestP5_OnlyWhatHasNoRoomWaits: an app has room for some of the devices of an event. The others wait as one job, and none
+// becomes a job of its own. Each device gets the event once.
 func TestP5_OnlyWhatHasNoRoomWaits(t *testing.T) {
 	t.Parallel()
 	eachMany(t, func(t *testing.T, users int) {
@@ -120,11 +120,7 @@ func TestP5_OnlyWhatHasNoRoomWaits(t *testing.T) {
 		}}
 		p := setup(t, options{sender: func(*pipeline) transport.Sender { return s }, delivery: func(o *delivery.Options) { o.InFlight = 300 }})
 		p.mustFourEach(users)
-		n, room := users*fourEach, 250
-		want := int64(0)
-		if users == 100 {
-			want = int64(n - room)
-		}
+		n := users * fourEach
 		try := func() (stored int64) {
 			closed := make(chan bool)
 			open := sync.OnceFunc(func() { close(closed) })
@@ -133,9 +129,7 @@ func TestP5_OnlyWhatHasNoRoomWaits(t *testing.T) {
 			id, before := p.mustPost(hello(fans(users)...)), len(s.sent())
 			storetest.Eventually(t, soon, "some to be under way", func() bool { return len(s.sent())-before >= 200 })
 			began := time.Now()
-			storetest.Eventually(t, soon, "the others to have waited", func() bool {
-				return time.Since(began) > 3*time.Second || users == 100 && p.storedOf(id) == want
-			})
+			storetest.Eventually(t, soon, "the others to have waited", func() bool { return time.Since(began) > 3*time.Second })
 			if got := len(s.sent()) - before; got > 300 {
 				t.Errorf("%d requests are under way", got)
 			}
@@ -148,11 +142,11 @@ func TestP5_OnlyWhatHasNoRoomWaits(t *testing.T) {
 			return p.storedOf(id)
 		}
 		stored := try()
-		for round := 1; round < mostRounds && stored != want; round++ {
+		for round := 1; round < mostRounds && stored > 0; round++ {
 			stored = try()
 		}
-		if stored != want {
-			t.Errorf("%d notifications were stored, want %d", stored, want)
+		if stored > 0 {
+			t.Errorf("%d notifications were stored", stored)
 		}
 	})
 }

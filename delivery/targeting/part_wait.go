@@ -6,24 +6,28 @@ import (
 	"time"
 
 	"fanfare/delivery"
+	"fanfare/store/events"
 	"fanfare/store/queue"
 )
 
 const (
-	// partWaitMost limits a single wait of an event or a part.
+	// partWaitMost limits a single wait of a part, and of an event that lets others go first.
 	partWaitMost = 5 * time.Second
+	// eventWaitMost limits a single wait of an event for room. It is longer, because very many events may wait.
+	eventWaitMost = 5 * time.Minute
 	// An event or a part that lets others go first waits for its age divided by waitShare.
 	waitShare = 4
-	// hangingWaitLeast is the least wait of a part whose app does not answer.
+	// hangingWaitLeast is the least wait of an event or a part whose apps do not answer.
 	hangingWaitLeast = time.Second
+	// lastWait is how long before MaxAge nothing is tried any more.
+	lastWait = 2 * time.Second
 	// looksPerSecond limits the parts that are read although another part of their event found that its apps hang.
 	looksPerSecond = 100
-	// maxRefused is how many events and parts are remembered that found a full window.
+	// maxRefused is how many events with parts are remembered that found a full window.
 	maxRefused = 10_000
 )
 
-// refusals remember the shares that found a full window: for an event those of its last part that did, and for a part
-// whose apps hung its own.
+// refusals remember the shares with which the last part of an event found a full window.
 type refusals struct {
 	mu     sync.Mutex
 	shares map[string]delivery.Shares
@@ -43,19 +47,23 @@ func (r *refusals) note(name string, shares delivery.Shares) {
 	r.shares[name] = shares
 }
 
-// of returns the shares with which an event or a part last found a full window.
+// of returns the shares with which a part of an event last found a full window.
 func (r *refusals) of(name string) delivery.Shares {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.shares[name]
 }
 
-// patient reports whether a part without room still waits in the queue as one job, instead of one job for each of its
-// devices. At the end its notifications expire one by one.
+// patient reports whether an event or a part without room waits in the queue as one job, instead of one job for each of
+// its devices. When it is cancelled, or expires, its notifications end one by one. A live event does not wait: the next one of its object waits
+// until all of it has begun. Nor does a page behind another one of its event, because it is not known how its notifications ended.
 func (t *Targeting) patient(p *page) bool {
 	at := p.job.Push.ExpiresAt
-	return p.part() && p.settled() && p.c.Now.Sub(p.c.EnqueuedAt) < t.o.MaxAge/2 && (at == 0 || p.c.Clock().UnixMilli() < at)
+	return p.settled() && !p.cancelled && (p.part() || p.job.Live == nil && p.job.Cursor == "") && p.age() < t.o.MaxAge && (at == 0 || p.c.Clock().UnixMilli() < at)
 }
+
+// age is for how long the event or the part is in the queue, or due if it was accepted for later.
+func (p *page) age() time.Duration { return p.c.Clock().Sub(p.c.EnqueuedAt) }
 
 // refusedAs is the name of the refusals of a part. Parts of an event that were begun wait for other apps than
 // those that were not.
@@ -66,32 +74,61 @@ func (p *page) refusedAs() string {
 	return p.event() + "/begun"
 }
 
-// partWaitsForWindow lets a part wait, before anything is read for it, as long as the windows have no
-// room for its own shares or those of an earlier part of its event. While the apps of that earlier part hang, parts that
-// were not refused themselves are read, some at a time, because they may have devices of apps that answer.
-func (t *Targeting) partWaitsForWindow(p *page) bool {
-	if !t.patient(p) {
-		return false
-	}
-	shares := t.refused.of(p.c.ID)
+// waitsForWindow lets an event or a part wait, before anything is read for it, as long as the windows have no room for what
+// it lacked, or an earlier part of its event. While the apps of that earlier part hang, parts that were not refused
+// themselves are read, some at a time, because they may have devices of apps that answer.
+func (t *Targeting) waitsForWindow(p *page) bool {
+	shares := delivery.Shares(p.job.Lacks)
 	own := len(shares) > 0
-	if !own {
+	if !own && p.part() {
 		shares = t.refused.of(p.refusedAs())
 	}
-	if len(shares) == 0 || t.o.Delivery.Fits(shares) || !own && t.o.Delivery.Hang(shares) && t.looks.Allow() {
+	if len(shares) == 0 || !t.patient(p) || t.o.Delivery.Fits(p.part(), shares) || !own && t.o.Delivery.Hang(shares) && t.looks.Allow() {
 		return false
 	}
-	t.waitForWindow(p, shares)
+	t.waitForWindow(p, shares, nil)
 	return true
 }
 
-// waitForWindow lets a part wait for its apps' windows, and longer if none of them answers.
-func (t *Targeting) waitForWindow(p *page, shares delivery.Shares) {
-	least := t.o.PageDelay
+// giveBack gives back an event or a part whose apps' windows were full. It notes in it what it lacks, so that no process
+// reads anything for it before there is room; in a part only while its apps hang, because soon there may be room.
+func (t *Targeting) giveBack(p *page, shares delivery.Shares) {
+	if p.part() {
+		t.refused.note(p.refusedAs(), shares)
+	}
+	var lacks []events.Share
+	var payload []byte
+	if !p.part() || t.o.Delivery.Hang(shares) {
+		lacks = shares
+	}
+	if len(lacks)+len(p.job.Lacks) > 0 {
+		p.job.Lacks = lacks
+		payload = p.job.Encode()
+	}
+	t.waitForWindow(p, shares, payload)
+}
+
+// waitForWindow lets an event or a part wait for its apps' windows, and longer if none of them answers. It is claimed again
+// when it is too old, at the latest: then its notifications end. The queue would make a dead letter of it.
+func (t *Targeting) waitForWindow(p *page, shares delivery.Shares, payload []byte) {
+	least, most := t.o.PageDelay, partWaitMost
 	if t.o.Delivery.Hang(shares) {
 		least = hangingWaitLeast
 	}
-	t.wait(p, least, delivery.WindowFull)
+	if !p.part() {
+		most = eventWaitMost
+	}
+	wait := p.waits(least, most) / 2
+	wait += delivery.Jitter(wait)
+	if left := t.o.MaxAge - p.age(); wait > left-lastWait {
+		wait = left + time.Millisecond
+	}
+	p.c.Finish(queue.Result{Outcome: queue.Defer, Delay: wait, Payload: payload, Untouched: true, Reason: delivery.WindowFull})
+}
+
+// waits is how long an event or a part waits that cannot begin, or go on, now; an older one waits longer.
+func (p *page) waits(least, most time.Duration) time.Duration {
+	return min(max(least, p.age()/waitShare), most)
 }
 
 // backlog is the number of jobs of a queue that are ready and wait in the whole cluster: the number read a

@@ -3,6 +3,7 @@ package targeting_test
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -15,10 +16,21 @@ import (
 	"fanfare/store/storetest"
 )
 
-// TestAPartThatWaitsReadsNoSettings: while the app of a large audience has no room, the parts wait,
-// and the settings of their users are not read at each try.
-func TestAPartThatWaitsReadsNoSettings(t *testing.T) {
+// TestWhatWaitsForRoomReadsNoSettings: while the app of events or of parts has no room they wait, and the settings of their
+// users are not read at each try.
+func TestWhatWaitsForRoomReadsNoSettings(t *testing.T) {
 	t.Parallel()
+	for name, users := range map[string]int{"Events": 100, "Parts": 400} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			mustReadOnce(t, users)
+		})
+	}
+}
+
+// mustReadOnce posts events to so many users each, all of them to 400.
+func mustReadOnce(t *testing.T, users int) {
+	t.Helper()
 	server, answers := storetest.Redis(t), make(chan bool)
 	release := sync.OnceFunc(func() { close(answers) })
 	defer release()
@@ -31,31 +43,36 @@ func TestAPartThatWaitsReadsNoSettings(t *testing.T) {
 		sender:   func(*pipeline) transport.Sender { return sender },
 		delivery: func(o *delivery.Options) { o.InFlight = 200 },
 	})
-	const fans, most = 400, 100 // four parts, of which one has room
-	p.mustManyDevices(fans)
-	var users []string
-	for n := range fans {
-		users = append(users, fmt.Sprintf("fan%06d", n))
+	const all, most = 400, 100 // four events or parts, of which one has room
+	p.mustManyDevices(all)
+	for _, user := range fans(all) {
+		p.mustCache(user)
 	}
-	id := p.mustPost(hello(users...))
+	var ids []string
+	for some := range slices.Chunk(fans(all), users) {
+		ids = append(ids, p.mustPost(hello(some...)))
+	}
 	storetest.Must(t, server.Client().ConfigResetStat(t.Context()).Err())
 	p.first.start()
-	const tries = 9 // of three parts
+	const tries = 9 // of three events or parts
 	waits := map[string]bool{}
-	storetest.Eventually(t, soon, "the parts to be tried again and again", func() bool {
+	storetest.Eventually(t, soon, "all to be tried again and again", func() bool {
 		p.mustNoteWaits(waits)
 		return len(waits) >= tries
 	})
 	if n := len(sender.sent()); n != most {
 		t.Errorf("%d notifications are under way, want %d", n, most)
 	}
-	// Each part reads the settings once, to be sent or to be refused. Scripts that run again and again call the same command, but far
-	// less often than a part that reads its settings once more.
-	if n := mustCalls(t, server, "hmget"); n < 2*most || n >= fans+most {
-		t.Errorf("the settings of %d users were read %d times while %d parts waited %d times", fans, n, fans/most-1, len(waits))
+	// Each reads the settings once, to be sent or to be refused. Scripts that run again and again call the same command, but far
+	// less often than one that reads its settings once more.
+	if n := mustCalls(t, server, "hmget"); n < 2*most || n >= all+most {
+		t.Errorf("the settings of %d users were read %d times while three of four waited %d times", all, n, len(waits))
 	}
 	release()
-	p.mustCounts(p.mustEnd(id, api.EventDone), counts{fans, fans, fans, 0, 0})
+	for _, id := range ids {
+		n := int64(users)
+		p.mustCounts(p.mustEnd(id, api.EventDone), counts{n, n, n, 0, 0})
+	}
 }
 
 // mustNoteWaits notes the times for which jobs of the queue of events wait.

@@ -51,6 +51,7 @@ type options struct {
 	slowFans string // whose devices have the topic slowApp, in SQL; default: everySecond
 	waits    bool   // each notification becomes a job of its own before it is sent
 	noFacts  bool   // no facts are told: the test counts the commands of Redis
+	maxAge   time.Duration
 }
 
 // pipeline is everything between a posted event and APNs, with real parts.

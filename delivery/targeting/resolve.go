@@ -22,9 +22,6 @@ const maxMissed = 40 << 10
 // need SQL, it asks none, and returns the pages that need it or are behind others, of which nothing has
 // begun. The error comes from reading the settings.
 func (t *Targeting) resolve(ctx context.Context, pages []*page, left leftToSQL) (forSQL []*page, err error) {
-	if pages = slices.DeleteFunc(pages, t.partWaitsForWindow); len(pages) == 0 {
-		return nil, nil
-	}
 	if pages = t.recall(ctx, pages); len(pages) == 0 {
 		return nil, nil
 	}
@@ -139,8 +136,7 @@ func (t *Targeting) recallStored(ctx context.Context, pages []*page) {
 }
 
 // send hands a page to Delivery. When its notifications have ended or become jobs, the event or the part ends, or goes
-// on with the missed users and the next page. A part without room waits in the queue, so that events with few users go
-// first.
+// on with the missed users and the next page. What has no room waits in the queue.
 func (t *Targeting) send(ctx context.Context, p *page) {
 	if !p.goesOn() {
 		t.postpone(p, "missed_users", p.err)
@@ -164,20 +160,10 @@ func (t *Targeting) send(ctx context.Context, p *page) {
 // settled reports whether each notification of the event that was ever begun has a mark.
 func (p *page) settled() bool { return p.c.First || p.c.After(p.job.Settled) }
 
-// giveBack gives back a part whose apps' windows were full.
-func (t *Targeting) giveBack(p *page, shares delivery.Shares) {
-	t.refused.note(p.refusedAs(), shares)
-	if t.o.Delivery.Hang(shares) {
-		t.refused.note(p.c.ID, shares)
-	}
-	t.waitForWindow(p, shares)
-}
-
 // begun notes that a page's notifications have begun. Its suppressed users are counted with the last ones.
 func (t *Targeting) begun(p *page, all bool) {
 	if p.part() {
 		t.refused.note(p.refusedAs(), nil)
-		t.refused.note(p.c.ID, nil)
 	}
 	if !all {
 		return

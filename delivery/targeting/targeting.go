@@ -49,7 +49,7 @@ type Options struct {
 	// large audience with parts that have not ended is split no further; default 32. Each
 	// part has at most 100 users. Jobs that a process works on are not counted.
 	MostParts int64
-	// PageDelay is the least time that such a page waits, and also a part whose apps have no
+	// PageDelay is the least time that such a page waits, and also an event or a part whose apps have no
 	// room; default 20 ms.
 	PageDelay time.Duration
 	// NotePatience is for how long a part waits, from the first failure to note its recipients on, if its event counts who opens
@@ -141,7 +141,7 @@ func (t *Targeting) work(ctx context.Context, pages []*page, left leftToSQL) (fo
 			resolve() // before more audiences are read, which may take long
 		}
 		switch {
-		case t.endCancelled(ctx, p), t.endLate(ctx, p), t.endSuperseded(ctx, p):
+		case t.endCancelled(ctx, p), t.endLate(ctx, p), t.endSuperseded(ctx, p), t.waitsForWindow(p):
 		case away != nil:
 			t.postpone(p, "sql_away", away)
 		case p.large():
@@ -281,10 +281,9 @@ func (t *Targeting) mayGoOn(ctx context.Context, p *page) bool {
 	return false
 }
 
-// wait defers an event or a part that cannot begin, or go on, now; an older one waits longer.
+// wait defers an event or a part that cannot begin, or go on, now.
 func (t *Targeting) wait(p *page, least time.Duration, why string) {
-	wait := min(max(least, p.c.Now.Sub(p.c.EnqueuedAt)/waitShare), partWaitMost)
-	p.c.Finish(queue.Result{Outcome: queue.Defer, Delay: delivery.Jitter(wait), Untouched: true, Reason: why})
+	p.c.Finish(queue.Result{Outcome: queue.Defer, Delay: delivery.Jitter(p.waits(least, partWaitMost)), Untouched: true, Reason: why})
 }
 
 // split stores a page as parts and goes on with the next one, at the end of the queue.

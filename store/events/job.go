@@ -57,6 +57,9 @@ type Job struct {
 	Opened bool `json:"opened,omitempty"`
 	// UnnotedSince is when the recipients of a part could first not be noted, in Unix milliseconds by Redis' clock; 0: never.
 	UnnotedSince int64 `json:"unnoted_since,omitempty"`
+	// Lacks are the apps for whose room a small event or a part waits, with how many notifications of each would go
+	// together.
+	Lacks []Share `json:"lacks,omitempty"`
 	// Live is set for live events.
 	Live *Live `json:"live,omitempty"`
 	// Trace is the span of the call that brought the event, as trace.Parent names it; "": nothing is recorded below it.
@@ -64,6 +67,12 @@ type Job struct {
 
 	variants render.Variants
 	here     time.Time // when this process accepted it; zero: it comes out of the queue
+}
+
+// Share is a number of notifications that go through one app.
+type Share struct {
+	App string `json:"app"`
+	N   int    `json:"n"`
 }
 
 // PushFor is the push as a device gets it, the same for all devices of a platform and language; nil if

@@ -87,7 +87,7 @@ func Split(ctx context.Context, q *queue.Queue, id string, j *Job, users []strin
 	var jobs []queue.Job
 	for from := 0; from < len(users); from += PartSize {
 		part := *j
-		part.Of, part.Parts, part.Cursor, part.Counted = id, 0, "", Counts{}
+		part.Of, part.Parts, part.Cursor, part.Counted, part.Lacks = id, 0, "", Counts{}, nil
 		part.Audience = Audience{Users: users[from:min(from+PartSize, len(users))], Chat: j.Audience.Chat}
 		jobs = append(jobs, queue.Job{ID: queue.NewID(shard, time.Now()), Fresh: true, Shard: shard, Group: id, Payload: part.Encode()})
 	}

@@ -248,7 +248,7 @@ func stateOf(event *progress, allEnded bool) api.EventState {
 		return api.EventDone
 	case event.state == stateTargeted:
 		return api.EventSending
-	case event.counts.Recipients > 0:
+	case event.counts.Recipients > 0, event.sent.Made > 0:
 		return api.EventTargeting
 	}
 	return api.EventQueued
