@@ -22,7 +22,7 @@ func TestEveryFieldOfAJobIsStored(t *testing.T) {
 			Expiration: new(int64), ExpiresAt: 5, TTL: 6, NoRetryUnknown: true, Topics: []string{"a", "b\""},
 			Languages: &render.Languages{Head: 3, Tail: 2, Middle: map[string]string{"de-at": "<&>\" ü", "de": ""}}, FCM: json.RawMessage(`{"a":"<&>"}`), WebPush: json.RawMessage(`{"url":"<&>"}`), LiveData: json.RawMessage(`{"a":1}`), Badge: "add"},
 		Live: &Live{Action: "update", AttributesType: "A", Lane: "l", Place: 13, Stamp: 14},
-		Of:   "of", Parts: 7, AcceptedAt: 8, SendAt: 11, Cursor: "cursor", Counted: Counts{Recipients: 9, Live: 1}, Missed: []string{"c"}, Sent: Sent{Ends: Ends{Delivered: 10}}, Settled: 12, Opened: true, UnnotedSince: 15, Trace: "trace",
+		Of:   "of", Parts: 7, AcceptedAt: 8, SendAt: 11, Cursor: "cursor", Counted: Counts{Recipients: 9, Live: 1}, Missed: []string{"c"}, Sent: Sent{Ends: Ends{Delivered: 10}}, Settled: 12, Opened: true, UnnotedSince: 15, Trace: "trace", Lacks: []Share{{App: "app", N: 16}},
 	}
 	mustHaveNoZero(t, reflect.ValueOf(full), map[string]bool{"Counts": true, "Sent": true})
 	check := func(t rapid.TB, j *Job) {
@@ -42,7 +42,7 @@ func TestEveryFieldOfAJobIsStored(t *testing.T) {
 		fields := []any{&j.Actor, &j.Object, &j.Audience.Users, &j.Audience.Pages, &j.Audience.ContactsOf, &j.Audience.Chat, &j.Audience.Topic, &j.Audience.All, &j.Audience.Device,
 			&j.Audience.ActivitiesOf, &j.Audience.Broadcast, &j.Audience.Channel, &j.Live, &j.Push.LiveData, &j.Push.Payload,
 			&j.Push.PushType, &j.Push.Priority, &j.Push.CollapseID, &j.Push.Expiration, &j.Push.ExpiresAt, &j.Push.TTL, &j.Push.NoRetryUnknown, &j.Push.Languages, &j.Push.FCM, &j.Push.WebPush, &j.Push.Topics, &j.Push.Badge,
-			&j.Of, &j.Parts, &j.AcceptedAt, &j.SendAt, &j.Cursor, &j.Counted, &j.Missed, &j.Sent, &j.Settled, &j.Opened, &j.UnnotedSince, &j.Trace}
+			&j.Of, &j.Parts, &j.AcceptedAt, &j.SendAt, &j.Cursor, &j.Counted, &j.Missed, &j.Sent, &j.Settled, &j.Opened, &j.UnnotedSince, &j.Trace, &j.Lacks}
 		for _, f := range fields {
 			if rapid.Bool().Draw(t, "empty") {
 				reflect.ValueOf(f).Elem().SetZero()
