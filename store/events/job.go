@@ -167,6 +167,9 @@ func JobOf(c *queue.Claimed) (*Job, error) {
 	c.Value, c.Payload = nil, nil
 	if err == nil {
 		c.Class = queue.ClassOf(j.Type, "")
+		if j.Of != "" {
+			c.Aged = LabelPart // as an event that is given up for its age is over
+		}
 	}
 	return j, err
 }

@@ -112,5 +112,5 @@ func FailedBy(reason string) string { return LabelFailed + reasonMark + reason }
 
 const reasonMark = "!"
 
-// LabelPart counts the parts of an event that have ended.
+// LabelPart counts the parts of an event that have ended, or were given up for their age.
 const LabelPart = "ended"

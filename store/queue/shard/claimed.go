@@ -23,6 +23,9 @@ type Claimed struct {
 	// Class is what the job's dead letter is counted by, made by ClassOf: the handler may set it before
 	// Finish.
 	Class string
+	// Aged is the label of a Defer that has none. It is counted in the job's group if the job is given up because it is older
+	// than MaxAge; default "failed". The handler may set it before Finish.
+	Aged string
 	// GuardValue is what SetGuards stored for the job's Guard, "" if nothing.
 	GuardValue string
 

@@ -1,6 +1,9 @@
 package shard
 
-import "encoding/json"
+import (
+	"cmp"
+	"encoding/json"
+)
 
 // factArgs is the number of arguments of a fact (lua/call_finish_told.lua).
 const factArgs = 5
@@ -63,6 +66,9 @@ func appendResult(args []any, c *Claimed, r *Result) []any {
 		class = r.Failures
 	case Retry, Defer, Dead: // it may become a dead letter
 		class = c.Class
+	}
+	if r.Outcome == Defer {
+		label = cmp.Or(label, c.Aged)
 	}
 	aside := r.Parked
 	if r.Outcome != Park {

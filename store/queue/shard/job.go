@@ -112,7 +112,7 @@ const (
 type Result struct {
 	Outcome Outcome
 	// Label is counted in the job's group at its end; default "done" for Done,
-	// "failed" for Dead (also by max_attempts or max_age).
+	// "failed" for Dead (also by max_attempts, or by max_age if the job has no Claimed.Aged).
 	Label string
 	// Counts are added to the group, exactly once with the outcome.
 	Counts map[string]int64
