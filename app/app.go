@@ -192,7 +192,7 @@ func (a *app) openNouns() error {
 	a.series = series.New(a.redis, series.Options{Totals: a.metrics.Totals, Longest: a.metrics.Longest, Depths: a.depths, Logger: a.log})
 	a.jobs = jobs.New(jobs.Options{DB: a.redis, RetryBase: a.config.RetryBase, RetryMax: a.config.RetryMax, MaxAge: a.config.MaxAge, Tells: a.tells.OfQueue("work"), Logger: a.log})
 	a.schedules = schedules.New(schedules.Options{Record: a.record, Enqueue: a.jobs.Enqueue, Logger: a.log})
-	a.badges = badges.New(a.redis, badges.Options{MaxAge: a.config.MaxAge})
+	a.badges = badges.New(a.redis, badges.Options{MaxAge: a.config.MaxAge + targeting.Overtime})
 	a.locks = lock.New(a.redis, lock.Options{Name: "locks"})
 	a.values, a.counters = values.NewValues(a.redis), values.NewCounters(a.redis)
 	a.letters = deadletters.New(deadletters.Options{Queues: a.deadQueues(), Jobs: a.jobQueue, Logger: a.log})

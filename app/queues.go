@@ -3,6 +3,7 @@ package app
 import (
 	"fanfare/api"
 	"fanfare/delivery"
+	"fanfare/delivery/targeting"
 	"fanfare/store/events"
 	"fanfare/store/facts"
 	"fanfare/store/queue"
@@ -16,14 +17,14 @@ func (a *app) openQueues() {
 		RetryBase: c.RetryBase, RetryMax: c.RetryMax, MaxAttempts: c.MaxAttempts, Drain: a.drain(), Logger: a.log,
 		OnEmptied: a.metrics.RedisEmptied,
 	}
-	push := shared
+	push, oldestEvent := shared, c.MaxAge+targeting.Overtime
 	// Parts may end that much before their event, and the event that much later than its notifications in a shard.
-	push.GroupRetention += c.MaxAge
+	push.GroupRetention += oldestEvent
 	push.Lease, push.InFlight, push.Room = c.NotificationLease, c.MaxInFlight, func() int { return a.delivery.Room() }
 	toTarget, toSend, toDo := push, push, shared
 	toTarget.Name, toSend.Name = "events", "notifications"
 	toSend.Show, toSend.ParkedBytes = delivery.ShowMessage, c.PausedBytes
-	toTarget.Show = events.ShowJob
+	toTarget.Show, toTarget.MaxAge = events.ShowJob, oldestEvent
 	toSend.MaxAge = -1 // delivery ends notifications by age, and counts them
 	toDo.Name, toDo.Kind, toDo.Lease = "jobs", api.DeadTask, c.JobLease
 	toDo.MaxAge = -1            // a change on record is retried for ever

@@ -39,7 +39,7 @@ type Options struct {
 	// cluster; default 30 s.
 	ProbeEvery time.Duration
 	// MaxAge is how long a notification waits for a dependency that is away; default 24 h. It
-	// should be that of the queue of events. The queue of notifications has none.
+	// should be that of targeting. The queue of notifications has none.
 	MaxAge time.Duration
 	// RetryBase and RetryMax bound the backoff of a device and of lost
 	// connections; defaults 500 ms and 5 min.
@@ -111,6 +111,9 @@ func New(o Options) *Delivery {
 	}
 	configured := o.Sender.Apps()
 	d.names, d.alarmNames = newAppNames(configured), newAppNames(configured)
+	for app := range configured { // they start at 0, so that an alert sees the first time as well
+		d.o.Metrics.noRoom.WithLabelValues(d.names.of(app))
+	}
 	d.pauses = newPauses(o.Apps, o.Logger, d.appChanged)
 	return d
 }
@@ -155,10 +158,11 @@ func (d *Delivery) admit(ctx context.Context, w *work) {
 		d.begin(ctx, w)
 		return
 	}
+	shares := Shares{{App: w.charged, N: 1}}
 	w.group.Add(1)
 	begin := func() { d.begin(ctx, w); d.wg.Done() }
-	refuse := func() { d.postpone(ctx, w, WindowFull); d.wg.Done() }
-	switch taken, refused := d.windows.takeOrWait(&waiter{shares: []share{{App: w.charged, N: 1}}, enter: begin, refuse: refuse}); {
+	refuse := func() { d.LackRoom(shares); d.postpone(ctx, w, WindowFull); d.wg.Done() }
+	switch taken, refused := d.windows.takeOrWait(&waiter{shares: shares, came: w.enqueued, enter: begin, refuse: refuse}); {
 	case taken:
 		begin()
 	case refused:

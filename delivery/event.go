@@ -18,14 +18,6 @@ const (
 	// was read for a retried dead letter. It is longer because a claimed notification first
 	// waits for the app's window, for at most patience.
 	guardFresh = heldFresh + patience
-	// togetherFor is how old a part of a large audience gets before the notifications to the apps that have
-	// room leave without the others. An app that hangs is not waited for.
-	togetherFor = time.Second
-	// pieceSize is how many notifications of an event ask for room together.
-	pieceSize = 250
-	// mostApart is how many notifications of a piece of an event become jobs of their own because their apps have no room.
-	// With more of them the event waits, as a part does, so that it takes little more of Redis than it did before.
-	mostApart = 4
 )
 
 // Event is an event, or a part of one, whose notifications are sent by the process that targeted it. Nothing is stored
@@ -77,15 +69,6 @@ type Recipient struct {
 	Broadcast *events.Broadcast
 }
 
-// Shares are the numbers of devices, by app, for which an event needs room in the apps' windows.
-type Shares []share
-
-// Fits reports whether an event, or a part of a large audience, with these shares would have room for one of them now.
-func (d *Delivery) Fits(part bool, s Shares) bool { return d.windows.fits(part, s...) }
-
-// Hang reports whether all of the shares' apps have stopped answering.
-func (d *Delivery) Hang(s Shares) bool { return d.windows.hanging(s) == len(s) }
-
 // id is the event's id.
 func (e *Event) id() string { return e.Job.Event(e.Claim.ID) }
 
@@ -114,9 +97,7 @@ func (d *Delivery) Send(ctx context.Context, e *Event, to []Recipient) {
 			d.finishEvent(ctx, w, superseded)
 		}
 	default:
-		for piece := range slices.Chunk(works, pieceSize) {
-			d.sendPiece(ctx, e, piece)
-		}
+		d.sendPieces(ctx, e, works)
 	}
 }
 
@@ -152,76 +133,6 @@ func (d *Delivery) works(e *Event, to []Recipient) []*work {
 		works[i] = &all[i]
 	}
 	return works
-}
-
-// sendPiece sends some of an event's notifications, or lets them wait in the process until their apps' windows have
-// room, if there will be room in time.
-func (d *Delivery) sendPiece(ctx context.Context, e *Event, piece []*work) {
-	shares := sharesOf(piece)
-	if d.windows.take(e.part(), shares...) {
-		d.beginAll(ctx, e, piece)
-		return
-	}
-	e.Group.Add(1)
-	enter := func() {
-		e.Group.Go(func() { d.beginAll(ctx, e, piece) })
-		e.Group.Done()
-	}
-	refuse := func() {
-		e.Group.Go(func() { d.sendSome(ctx, e, piece, shares) })
-		e.Group.Done()
-	}
-	switch taken, refused := d.windows.takeOrWait(&waiter{shares: shares, part: e.part(), enter: enter, refuse: refuse}); {
-	case taken:
-		enter()
-	case refused:
-		refuse()
-	}
-}
-
-// sendSome is called when the apps of a piece do not all have room. The notifications to apps with room are sent, those
-// of a part only if another app hangs or the part has waited for long. The others stay in the queue as the event or the
-// part. Few of an event, and those of what may not wait, become jobs of their own.
-func (d *Delivery) sendSome(ctx context.Context, e *Event, piece []*work, shares Shares) {
-	var taken Shares
-	if len(shares) > 1 && (!e.part() || e.Claim.Clock().Sub(e.Claim.EnqueuedAt) > togetherFor || d.windows.hanging(shares) > 0) {
-		taken = d.windows.takeSome(e.part(), shares)
-	}
-	var now, left []*work
-	for _, w := range piece {
-		if slices.ContainsFunc(taken, func(s share) bool { return s.App == w.charged }) {
-			now = append(now, w)
-		} else {
-			left = append(left, w)
-		}
-	}
-	if len(now) > 0 {
-		d.beginAll(ctx, e, now)
-	}
-	switch {
-	case len(left) == 0:
-	case e.GiveBack != nil && (e.part() || len(left) > mostApart):
-		e.leave(len(left), slices.DeleteFunc(shares, func(s share) bool { return slices.Contains(taken, s) }))
-	default:
-		d.storeApart(ctx, e, left)
-	}
-}
-
-// storeApart turns notifications without room into jobs, and ends those that came too late or are cancelled.
-func (d *Delivery) storeApart(ctx context.Context, e *Event, works []*work) {
-	d.begun(e, works)
-	var wait []*work
-	for _, w := range works {
-		if r, ended := d.ended(ctx, w); ended && r.Outcome == queue.Done {
-			d.targeted(w)
-			d.finishEvent(ctx, w, r)
-		} else {
-			wait = append(wait, w)
-		}
-	}
-	if len(wait) > 0 {
-		d.store(ctx, queue.Result{Outcome: queue.Defer, Reason: WindowFull}, wait...)
-	}
 }
 
 // begun notes that notifications of the event begin, or become jobs.
@@ -321,7 +232,7 @@ func (e *Event) finish() {
 		e.GiveBack(e.lacking)
 	case len(e.lacking) > 0:
 		next := *e.Job
-		next.Settled, next.Lacks = e.Claim.Fence, e.lacking
+		next.Settled, next.Lacks = e.Claim.Fence, e.Lacks(e.lacking)
 		e.goOn(queue.Result{Outcome: queue.Defer, Delay: Jitter(togetherFor), Reason: WindowFull, Payload: next.Encode()})
 	case e.Rest != nil:
 		e.Rest.Settled, e.Rest.Lacks = 0, nil
@@ -337,6 +248,15 @@ func (e *Event) finish() {
 		r.Facts = e.facts
 		e.Claim.Finish(e.Tells.TellOver(e.Claim, e.Job, r))
 	}
+}
+
+// Lacks is the room for which all that is left of the event waits, if some of it lacks this room; nil if there are further
+// users, who may have devices of other apps.
+func (e *Event) Lacks(room Shares) Shares {
+	if e.Rest != nil {
+		return nil
+	}
+	return room
 }
 
 // goOn gives the event back to the queue, with its report. The lock is held.

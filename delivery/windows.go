@@ -54,7 +54,8 @@ type share = events.Share
 // waiter waits for room for all its shares, in the list of an app whose window is full.
 type waiter struct {
 	shares []share
-	part   bool // of a large audience
+	part   bool      // of a large audience
+	came   time.Time // when Redis got the event or the job: what came first enters first
 	since  time.Time
 	// Exactly one of them is called, once, without the lock.
 	enter, refuse func()
@@ -109,15 +110,19 @@ func (s *windows) take(part bool, shares ...share) bool {
 	return true
 }
 
-// fits reports whether an app has room for its share now.
-func (s *windows) fits(part bool, shares ...share) bool {
+// fits reports whether an app has room now for its share of what came then. A share that is not of a part also fits if it would
+// wait in the process for an app that answers: while the app is busy, newer requests take all room before it can be found.
+func (s *windows) fits(part bool, came time.Time, shares ...share) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
-	return slices.ContainsFunc(shares, func(one share) bool { return s.lacking(now, part, []share{one}, true) < 0 })
+	return slices.ContainsFunc(shares, func(one share) bool {
+		a := s.apps[one.App]
+		return s.lacking(now, part, []share{one}, true) < 0 || !part && a != nil && a.lately > 0 && a.lines(now, part, came)
+	})
 }
 
-// takeOrWait takes room for a waiter now or lets it wait. It is refused if so many requests wait for
+// takeOrWait takes room for a waiter now or lets it wait. It is refused if so many requests that came before it wait for
 // the app that its turn would not come in time.
 func (s *windows) takeOrWait(w *waiter) (taken, refused bool) {
 	s.mu.Lock()
@@ -128,8 +133,8 @@ func (s *windows) takeOrWait(w *waiter) (taken, refused bool) {
 		s.hold(w.since, w.shares)
 		return true, false
 	}
-	n, a := w.size(), s.app(w.shares[lacking].App, w.since)
-	if most := a.soon(w.since, w.part); a.waiting+n > most && (a.waiting > 0 || most == 0) {
+	a := s.app(w.shares[lacking].App, w.since)
+	if !a.lines(w.since, w.part, w.came) {
 		return false, true
 	}
 	s.line(a, w)
@@ -216,7 +221,7 @@ func (s *windows) forgetIdle(name string, a *window) {
 	}
 }
 
-// admit takes room for the requests that have waited longest. If a waiter still lacks room in another
+// admit takes room for the requests that came first. If a waiter still lacks room in another
 // app's window, it moves to that app's list, so that it holds up nobody here. mu is held.
 func (s *windows) admit(now time.Time, a *window) (entering []*waiter) {
 	for i := range a.waiters {
@@ -238,9 +243,14 @@ func (s *windows) admit(now time.Time, a *window) (entering []*waiter) {
 	return entering
 }
 
-// line puts a waiter into an app's list; mu is held.
+// line puts a waiter into an app's list, behind those that came before it; mu is held.
 func (s *windows) line(a *window, w *waiter) {
-	a.waiters[kind(w.part)].PushBack(w)
+	all := &a.waiters[kind(w.part)]
+	if before, _ := a.place(w.part, w.came); before != nil {
+		all.InsertAfter(w, before)
+	} else {
+		all.PushFront(w)
+	}
 	a.waiting += w.size()
 	s.waiting += w.size()
 }
@@ -269,13 +279,12 @@ func (s *windows) check() {
 	for name, a := range s.apps {
 		entering = append(entering, s.admit(now, a)...)
 		for i := range a.waiters {
-			for first := a.waiters[i].Front(); first != nil; first = a.waiters[i].Front() {
-				w := first.Value.(*waiter)
-				if now.Sub(w.since) < patience && !a.hangs(now) {
-					break
+			for at, next := a.waiters[i].Front(), (*list.Element)(nil); at != nil; at = next {
+				next = at.Next()
+				if w := at.Value.(*waiter); now.Sub(w.since) >= patience || a.hangs(now) {
+					s.drop(a, w, at)
+					refused = append(refused, w)
 				}
-				s.drop(a, w, first)
-				refused = append(refused, w)
 			}
 		}
 		s.forgetIdle(name, a)

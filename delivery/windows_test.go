@@ -10,6 +10,7 @@ type shelf struct {
 	*windows
 	at         time.Time
 	unrecorded int
+	came       time.Time // of those that begin to wait
 }
 
 func newShelf(most int) *shelf {
@@ -45,7 +46,7 @@ func (s *shelf) serve(app string, took time.Duration, rounds int) (n int) {
 
 // wait adds a waiter and records its outcome in the text.
 func (s *shelf) wait(name string, part bool, became *string, shares ...share) {
-	w := &waiter{shares: shares, part: part}
+	w := &waiter{shares: shares, part: part, came: s.came}
 	w.enter, w.refuse = func() { *became += name + " enters, " }, func() { *became += name + " goes, " }
 	if taken, refused := s.takeOrWait(w); taken || refused {
 		*became += name + map[bool]string{true: " refused, ", false: " at once, "}[refused]
@@ -235,6 +236,40 @@ func TestA16_WhoWaitsForAWindow(t *testing.T) {
 	}
 	if len(s.apps) > 0 || s.taken != 0 || s.Room() != mostWaiting {
 		t.Errorf("%d in hand, apps %v", s.taken, s.apps)
+	}
+}
+
+// TestA16_WhatCameFirstEntersFirst: while an app that answers has no room, an event to many devices that waited in the queue goes
+// before what came later, however much of that waits. Nothing waits for an app that hangs.
+func TestA16_WhatCameFirstEntersFirst(t *testing.T) {
+	t.Parallel()
+	s, became, many := newShelf(100), "", share{App: "a", N: 20}
+	s.serve("a", 300*time.Millisecond, 2)
+	old, since := s.at.Add(-time.Minute), s.at
+	for n := 0; became == ""; n++ { // until one is refused, because so many wait
+		s.came = since.Add(time.Duration(n))
+		s.wait("newest", false, &became, share{App: "a", N: 1})
+	}
+	if s.fits(false, s.came, many) || !s.fits(false, old, many) || s.fits(true, old, many) {
+		t.Error("a new event or a part finds a place in line, or an old event does not")
+	}
+	became, s.came = "", old
+	s.wait("old", false, &became, many)
+	s.came = old.Add(time.Second)
+	s.wait("second", false, &became, share{App: "a", N: 1})
+	for range 22 {
+		s.leave("a", false, true, 300*time.Millisecond)
+	}
+	if want := "old enters, second enters, newest enters, "; became != want {
+		t.Errorf("as the app answers: %s", became)
+	}
+	s.at = s.at.Add(patience)
+	if s.check(); s.waiting > 0 {
+		t.Errorf("%d wait longer than they may", s.waiting)
+	}
+	s.at = s.at.Add(hangsAfter)
+	if s.fits(false, old, many) {
+		t.Error("an event would wait for an app that hangs")
 	}
 }
 

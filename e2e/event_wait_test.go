@@ -92,3 +92,37 @@ func (a *android) mustFillFCM(t *testing.T, to []string) {
 		return time.Since(since) > 3*time.Second
 	})
 }
+
+// P8: FCM hangs, and an event to all users waits for it until it is older than FANFARE_MAX_AGE. SQL, which has its audience, is away
+// then. When SQL is back the notifications expire, and there is no dead letter.
+func TestP8_AnEventThatIsTooOldWaitsForSQL(t *testing.T) {
+	t.Parallel()
+	const users, age = 10, 10 * time.Second
+	proxy, database := storetest.ProxyTo(t, storetest.MySQL(t))
+	a := androidFiles(t)
+	a.program = mustServe(t, t.TempDir(), append(a.vars(), "FANFARE_REDIS_URL="+storetest.Redis(t).URL(), "FANFARE_DATABASE_URL="+database,
+		"FANFARE_LOG_LEVEL=error", "FANFARE_MAX_AGE="+age.String())...)
+	var to []string
+	for n := range users {
+		to = append(to, fmt.Sprintf("user-%d", n))
+		a.mustRegisterFCM(to[n], n, "")
+	}
+	a.mustEnd(a.mustPost(greeting(to...)))
+	a.fcm.Script(func(*fcmtest.Request) fcmtest.Answer { return fcmtest.Answer{Fault: exchangetest.Hang} })
+	a.mustFillFCM(t, to)
+	all, posted := greeting("all"), time.Now()
+	all["audience"] = map[string]any{"all": true}
+	id := a.mustPost(all)
+	storetest.Eventually(t, time.Minute, "the event to have found no room", func() bool { return time.Since(posted) > age/4 })
+	proxy.Cut()
+	storetest.Eventually(t, time.Minute, "the event to be too old", func() bool { return time.Since(posted) > age*5/4 })
+	proxy.Mend()
+	if r := a.mustEnd(id); r.Notifications != users || r.Expired != users {
+		t.Errorf("%+v", r)
+	}
+	var dead struct{ Items []any }
+	a.must(200, &dead, "GET", "/v1/dead-letters", nil)
+	if len(dead.Items) > 0 {
+		t.Errorf("%+v", dead.Items)
+	}
+}

@@ -1,17 +1,22 @@
 package targeting_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"fanfare/api"
 	"fanfare/delivery"
 	"fanfare/delivery/targeting"
 	"fanfare/delivery/transport"
+	"fanfare/store/events"
 	"fanfare/store/queue"
 	"fanfare/store/storetest"
 )
@@ -25,8 +30,6 @@ func hung(t *testing.T, fans int, o options) (p *pipeline, s *scripted, release 
 	t.Helper()
 	answers := make(chan bool)
 	release = sync.OnceFunc(func() { close(answers) })
-	o.delivery = func(d *delivery.Options) { d.MaxAge = o.maxAge }
-	o.target = func(to *targeting.Options) { to.MaxAge = o.maxAge }
 	p, s = twoApps(t, fans, o, func(*transport.Notification) transport.Answer {
 		<-answers
 		return transport.Answer{Outcome: transport.Delivered, Status: 200, Took: time.Millisecond}
@@ -122,7 +125,7 @@ func TestP8_AnEventThatWaitsForRoomExpires(t *testing.T) {
 		for how, age := range map[string]time.Duration{"MaxAge": 6 * time.Second, "ExpiresAt": time.Hour} {
 			t.Run(name+how, func(t *testing.T) {
 				t.Parallel()
-				p, s, _ := hung(t, users, options{maxAge: age, queue: func(o *queue.Options) { o.MaxAge = age }})
+				p, s, _ := hung(t, users, options{maxAge: age})
 				e := hello(fans(users)...)
 				if how == "ExpiresAt" {
 					e.ExpiresAt = new(api.At(time.Now().Add(6 * time.Second)))
@@ -140,4 +143,231 @@ func TestP8_AnEventThatWaitsForRoomExpires(t *testing.T) {
 			})
 		}
 	}
+}
+
+// mustHaveNoDeadLetter fails if an event or a part has become a dead letter.
+func (p *pipeline) mustHaveNoDeadLetter() {
+	p.Helper()
+	list, err := queue.DeadLetters(p.Context(), queue.DeadFilter{}, "", 10, p.first.queueOfEvents)
+	storetest.Must(p, err)
+	if len(list.Items) > 0 {
+		p.Errorf("%d dead letters, the first %+v", len(list.Items), list.Items[0])
+	}
+}
+
+// P8: more parts than ask SQL at a time wait for room until they are too old, and all come to their end together. All expire.
+func TestP8_ManyPartsEndTogether(t *testing.T) {
+	t.Parallel()
+	const users, age = 2500, 8 * time.Second
+	p, s, _ := hung(t, users, options{maxAge: age, sqlTime: time.Minute, slowFans: "1", target: func(o *targeting.Options) { o.InFlight = 40 }})
+	id, want := p.mustPost(hello(fans(users)...)), counts{users, users, 0, 0, users}
+	p.mustCounts(p.mustEndTrue(id, want), want)
+	p.mustHaveNoDeadLetter()
+	if n := len(s.sent()); n != underWay {
+		t.Errorf("%d notifications were sent", n)
+	}
+}
+
+// P8: the audience of an event that waits for room cannot be read when the event is too old. The event waits until it can be
+// read, and its notifications expire.
+func TestP8_AnEventExpiresWhenItsAudienceIsReadAgain(t *testing.T) {
+	t.Parallel()
+	const users, age = 60, 6 * time.Second
+	var away atomic.Bool
+	var asked atomic.Int64
+	p, s, _ := hung(t, users, options{maxAge: age, slowFans: "1", target: func(o *targeting.Options) {
+		o.Pagers = map[string]targeting.Pager{events.KindContactsOf: func(context.Context, string, string, int) ([]string, error) {
+			asked.Add(1)
+			if away.Load() {
+				return nil, api.Errorf(api.CodeUnavailable, "SQL is away")
+			}
+			return fans(users), nil
+		}}
+	}})
+	id := p.mustPost(contactsOf("star"))
+	p.mustWait(1)
+	away.Store(true)
+	before := asked.Load()
+	storetest.Eventually(t, soon, "its end to be tried again and again", func() bool { return asked.Load() > before+2 })
+	away.Store(false)
+	want := counts{users, users, 0, 0, users}
+	p.mustCounts(p.mustEndTrue(id, want), want)
+	p.mustHaveNoDeadLetter()
+	if n := len(s.sent()); n != underWay {
+		t.Errorf("%d notifications were sent", n)
+	}
+}
+
+// P8, H1: SQL is away for so long that a part is given up. Its event is over, and that is told. When the part's dead letter is tried again,
+// its users get the event.
+func TestP8_APartThatIsGivenUpForItsAgeIsOver(t *testing.T) {
+	t.Parallel()
+	proxy, url := storetest.ProxyTo(t, storetest.MySQL(t))
+	p := setup(t, options{sql: url, sqlTime: time.Minute, queue: func(o *queue.Options) { o.MaxAge, o.RetryMax = 2*time.Second, 200*time.Millisecond }})
+	p.mustDevice("fan000000", 0)
+	p.mustType("hello", api.EventTypeRequest{Title: "Hello"}) // events of a type that is not known need SQL
+	storetest.Must(t, p.db.Client().Del(t.Context(), "ff:{u:fan000000}:settings").Err())
+	proxy.Cut()
+	id := p.mustPost(hello(fans(101)...))
+	p.mustCounts(p.mustEnd(id, api.EventDone), counts{})
+	storetest.Eventually(t, soon, "that to be told", func() bool {
+		return slices.ContainsFunc(p.mustFacts(t.Context())[id], func(f api.Fact) bool { return f.Type == api.FactEventDone })
+	})
+	proxy.Mend()
+	list, err := queue.DeadLetters(t.Context(), queue.DeadFilter{}, "", 10, p.first.queueOfEvents)
+	storetest.Must(t, err)
+	for _, l := range list.Items {
+		if l.Reason != "max_age" {
+			t.Errorf("%+v", l)
+		}
+		_, _, err := p.first.queueOfEvents.RetryDead(t.Context(), l.ID, queue.Once{})
+		storetest.Must(t, err)
+	}
+	storetest.Eventually(t, soon, "the part to be sent", func() bool { return p.mustReport(id).Delivered == 1 })
+	p.mustCounts(p.mustEnd(id, api.EventDone), counts{101, 1, 1, 0, 0})
+}
+
+// W17: some users of an event cannot be read while others lack room. Those get it as soon as they can be read, although the
+// app of the others still hangs.
+func TestW17_WhoCouldNotBeReadWaitsForNoOtherApp(t *testing.T) {
+	t.Parallel()
+	for name, users := range map[string][]string{"NothingBegun": {"slow", "late"}, "SomeBegun": {"slow", "well", "late"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			proxy, url := storetest.ProxyTo(t, storetest.MySQL(t))
+			p, s, release := hung(t, 0, options{sql: url, sqlTime: time.Minute})
+			for n := range 10 {
+				p.mustDeviceOf("slow", token(10_000+n), slowApp)
+			}
+			p.mustDevice("well", 20_000)
+			p.mustDevice("late", 30_000)
+			p.mustCache("slow")
+			p.mustCache("well")
+			p.mustType("hello", api.EventTypeRequest{Title: "Hello"}) // events of a type that is not known need SQL
+			storetest.Must(t, p.db.Client().Del(t.Context(), "ff:{u:late}:settings").Err())
+			proxy.Cut()
+			id := p.mustPost(hello(users...))
+			p.mustWait(1)
+			proxy.Mend()
+			got := func(token string) (n int) {
+				for _, one := range s.sentAfter(underWay) {
+					if one.Token == token {
+						n++
+					}
+				}
+				return n
+			}
+			storetest.Eventually(t, soon, "the user who could not be read to get it", func() bool { return got(token(30_000)) == 1 })
+			release()
+			n := int64(9 + len(users))
+			want := counts{int64(len(users)), n, n, 0, 0}
+			p.mustCounts(p.mustEndTrue(id, want), want)
+			if got(token(30_000)) != 1 || got(token(20_000)) != len(users)-2 {
+				t.Errorf("%+v", s.sentAfter(underWay))
+			}
+		})
+	}
+}
+
+// P5: an app is at its limit, and newer events come as fast as it takes them. An older event to many devices gets its turn.
+func TestP5_AnEventThatWaitsIsNotOvertakenForEver(t *testing.T) {
+	t.Parallel()
+	const inFlight, answer, devices, others = 40, 400 * time.Millisecond, 12, 100
+	s := &scripted{answer: func(*transport.Notification) transport.Answer {
+		<-time.After(answer)
+		return transport.Answer{Outcome: transport.Delivered, Status: 200, Took: answer}
+	}}
+	p := setup(t, options{sender: func(*pipeline) transport.Sender { return s }, delivery: func(o *delivery.Options) { o.InFlight = inFlight }, noFacts: true})
+	for n := range devices {
+		p.mustDevice("old", n)
+	}
+	p.mustCache("old")
+	var newer []api.EventRequest
+	for n := range others {
+		user := fmt.Sprint("new", n)
+		p.mustDevice(user, devices+n)
+		p.mustCache(user)
+		newer = append(newer, *hello(user))
+	}
+	const aBatch, every = 20, 100 * time.Millisecond // twice as many as the app takes
+	stop, stopped := make(chan bool), make(chan bool)
+	go func() {
+		defer close(stopped)
+		for n := 0; ; n++ {
+			from := n * aBatch % others
+			p.mustPostBatch(newer[from : from+aBatch]...)
+			select {
+			case <-stop:
+				return
+			case <-time.After(every):
+			}
+		}
+	}()
+	end := sync.OnceFunc(func() { close(stop); <-stopped })
+	t.Cleanup(end)
+	storetest.Eventually(t, soon, "the app to be at its limit", func() bool {
+		stats, err := p.first.queueOfNotes.Stats(t.Context())
+		return err == nil && stats.Scheduled > 2*inFlight
+	})
+	before, began := len(s.sent()), time.Now()
+	id := p.mustPost(hello("old"))
+	storetest.Eventually(t, 45*time.Second, "the older event to have begun while newer ones come", func() bool {
+		return p.mustReport(id).Notifications == devices
+	})
+	t.Logf("after %v and %d newer notifications", time.Since(began), len(s.sent())-before)
+	end()
+	p.mustEnd(id, api.EventDone)
+}
+
+// P6: while SQL hangs, an event waits for room whose audience is in SQL. It does not wait for SQL: it ends in its time.
+func TestP6_WhatLacksRoomDoesNotWaitForSQL(t *testing.T) {
+	t.Parallel()
+	const users = 60
+	reading, hang := make(chan bool), make(chan bool)
+	p, _, _ := hung(t, users, options{slowFans: "1", queue: func(o *queue.Options) { o.Shards = 1 }, target: func(o *targeting.Options) {
+		o.Pagers = map[string]targeting.Pager{events.KindContactsOf: func(_ context.Context, id, _ string, _ int) ([]string, error) {
+			if id == "nobody" {
+				close(reading)
+				<-hang
+				return nil, nil
+			}
+			return fans(users), nil
+		}}
+	}})
+	t.Cleanup(sync.OnceFunc(func() { close(hang) })) // before the process is stopped
+	e := contactsOf("star")
+	e.ExpiresAt = new(api.At(time.Now().Add(8 * time.Second)))
+	id := p.mustPost(e)
+	p.mustWait(1)
+	p.mustPost(contactsOf("nobody"))
+	<-reading
+	p.mustEnd(id, api.EventExpired)
+}
+
+// N10: an event that waits as one job for room tells nothing of its devices, and the metric says which app has no room.
+func TestN10_AnEventThatWaitsForRoom(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	p, _, release := hung(t, 60, options{slowFans: "1", delivery: func(o *delivery.Options) { o.Metrics = delivery.NewMetrics(registry, nil) }})
+	id := p.mustPost(hello(fans(60)...))
+	p.mustWait(1)
+	if e := p.mustUserEvent(id, "fan000001"); e.State != api.EventQueued || len(e.Notifications) > 0 || !e.OutcomesKept {
+		t.Errorf("%+v", e)
+	}
+	families, err := registry.Gather()
+	storetest.Must(t, err)
+	var app string
+	for _, f := range families {
+		if f.GetName() == "fanfare_apns_no_room_total" {
+			app = f.GetMetric()[0].GetLabel()[0].GetValue()
+			if n := f.GetMetric()[0].GetCounter().GetValue(); n < 1 {
+				t.Errorf("%v times without room", n)
+			}
+		}
+	}
+	if !strings.Contains(app, slowApp) {
+		t.Errorf("the app %q has no room", app)
+	}
+	release()
+	p.mustCounts(p.mustEndTrue(id, counts{60, 60, 60, 0, 0}), counts{60, 60, 60, 0, 0})
 }

@@ -135,6 +135,9 @@ func (p *pipeline) process() *process {
 	qo := queue.Options{Name: "events", Lease: 10 * time.Second, Logger: log, Drain: time.Second}
 	no := qo
 	no.Name, no.GroupRetention, no.Show = "notifications", 48*time.Hour, delivery.ShowMessage
+	if p.o.maxAge > 0 {
+		qo.MaxAge = p.o.maxAge + targeting.Overtime // as in app
+	}
 	if p.o.queue != nil {
 		p.o.queue(&qo)
 		p.o.queue(&no)
@@ -177,6 +180,7 @@ func (s *process) openWorkers(log *slog.Logger) {
 	do := delivery.Options{
 		Queue: s.queueOfNotes, Sender: s.sender, Devices: s.devices, Apps: apps.New(s.db, apps.Options{}), Events: s.events, Logger: log,
 		ProbeEvery: 300 * time.Millisecond, Unrecorded: s.queueOfEvents.Unrecorded, Broadcasts: s.broadcasts,
+		MaxAge: s.o.maxAge,
 	}
 	if s.o.waits {
 		do.Sender = &postponing{s.sender, &s.postponed}
@@ -188,6 +192,7 @@ func (s *process) openWorkers(log *slog.Logger) {
 	to := targeting.Options{
 		Badges:  badges.New(s.db, badges.Options{}).Reach,
 		Cancels: s.events, Events: s.queueOfEvents, Notifications: s.queueOfNotes, Devices: s.devices, Delivery: s.delivery, Logger: log, Broadcasts: s.broadcasts,
+		MaxAge: s.o.maxAge,
 		Pagers: map[string]targeting.Pager{
 			events.KindContactsOf: s.rec.ContactsOf, events.KindTopic: s.rec.TopicUsers, events.KindAll: s.rec.UsersWithDevice, events.KindActivities: s.rec.UsersWithDevice,
 		},

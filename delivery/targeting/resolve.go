@@ -152,7 +152,7 @@ func (t *Targeting) send(ctx context.Context, p *page) {
 		e.Rest = &rest
 	}
 	if t.patient(p) {
-		e.GiveBack = func(s delivery.Shares) { t.giveBack(p, s) }
+		e.GiveBack = func(s delivery.Shares) { t.giveBack(p, s, e.Lacks(s)) }
 	}
 	t.o.Delivery.Send(ctx, e, p.found)
 }

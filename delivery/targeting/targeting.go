@@ -55,8 +55,8 @@ type Options struct {
 	// NotePatience is for how long a part waits, from the first failure to note its recipients on, if its event counts who opens
 	// it; default 30 s, which outlasts a fail-over.
 	NotePatience time.Duration
-	// MaxAge is how long the queue remembers which parts a page became; default 24 h. It should
-	// be the same as the queue's.
+	// MaxAge is how old an event or a part gets before its notifications expire; default 24 h. The queue should keep it
+	// for Overtime longer.
 	MaxAge time.Duration
 	// ReportTTL is how long an event's report stays while its notifications may wait; it should
 	// outlast MaxAge. Default 48 h.
@@ -113,6 +113,7 @@ func (t *Targeting) target(ctx context.Context, batch []*queue.Claimed) {
 		case p == nil:
 		case p.begins():
 			t.sending.Go(func() { t.beginLive(ctx, p) })
+		case p.inSQL() && len(p.job.Lacks) > 0 && t.goesNoFurther(ctx, p):
 		case p.inSQL():
 			inSQL = append(inSQL, p)
 		default:
@@ -141,7 +142,7 @@ func (t *Targeting) work(ctx context.Context, pages []*page, left leftToSQL) (fo
 			resolve() // before more audiences are read, which may take long
 		}
 		switch {
-		case t.endCancelled(ctx, p), t.endLate(ctx, p), t.endSuperseded(ctx, p), t.waitsForWindow(p):
+		case t.goesNoFurther(ctx, p):
 		case away != nil:
 			t.postpone(p, "sql_away", away)
 		case p.large():
@@ -167,6 +168,12 @@ func (t *Targeting) work(ctx context.Context, pages []*page, left leftToSQL) (fo
 	}
 	t.nextPages(ctx, large, away)
 	return forSQL
+}
+
+// goesNoFurther ends a page that is cancelled, late or superseded, and lets one wait that would find no room. It returns true if
+// the page was finished. Nothing is asked of SQL.
+func (t *Targeting) goesNoFurther(ctx context.Context, p *page) bool {
+	return t.endCancelled(ctx, p) || t.endLate(ctx, p) || t.endSuperseded(ctx, p) || t.waitsForWindow(p)
 }
 
 // resolveSmall targets small audiences, and returns those that are left to SQL. If SQL is away only cached
@@ -292,7 +299,7 @@ func (t *Targeting) split(ctx context.Context, p *page) {
 		p.c.Finish(queue.Result{Outcome: queue.Release})
 		return
 	}
-	cursor, n, err := events.Split(ctx, t.o.Events, p.c.ID, p.job, p.users, p.next, t.o.MaxAge)
+	cursor, n, err := events.Split(ctx, t.o.Events, p.c.ID, p.job, p.users, p.next, t.o.MaxAge+Overtime)
 	if err != nil {
 		t.postpone(p, writeParts, err)
 		return

@@ -50,7 +50,7 @@ type Store struct {
 
 // Options say how long names are known. The zero value works.
 type Options struct {
-	// MaxAge is how long an event may be tried; default 24 h. It should be the same as the queue's.
+	// MaxAge is how long an event may be tried; default 24 h. It should be the same as that of the queue of events.
 	MaxAge time.Duration
 }
 

@@ -6,9 +6,13 @@ import (
 	"time"
 
 	"fanfare/delivery"
-	"fanfare/store/events"
 	"fanfare/store/queue"
 )
+
+// Overtime is how much longer than Options.MaxAge the queue of events should keep what only ever deferred (queue.Options.MaxAge).
+// What is older than Options.MaxAge ends, with its notifications expired. Until then it may wait for what this needs: SQL, or
+// others whose time has come as well.
+const Overtime = time.Hour
 
 const (
 	// partWaitMost limits a single wait of a part, and of an event that lets others go first.
@@ -19,8 +23,6 @@ const (
 	waitShare = 4
 	// hangingWaitLeast is the least wait of an event or a part whose apps do not answer.
 	hangingWaitLeast = time.Second
-	// lastWait is how long before MaxAge nothing is tried any more.
-	lastWait = 2 * time.Second
 	// looksPerSecond limits the parts that are read although another part of their event found that its apps hang.
 	looksPerSecond = 100
 	// maxRefused is how many events with parts are remembered that found a full window.
@@ -54,12 +56,23 @@ func (r *refusals) of(name string) delivery.Shares {
 	return r.shares[name]
 }
 
-// patient reports whether an event or a part without room waits in the queue as one job, instead of one job for each of
-// its devices. When it is cancelled, or expires, its notifications end one by one. A live event does not wait: the next one of its object waits
-// until all of it has begun. Nor does a page behind another one of its event, because it is not known how its notifications ended.
+// patient reports whether an event or a part without room may wait in the queue as one job. What may not has one job for each of
+// its notifications without room, or ends. These do not wait:
+//   - what is cancelled, has expired or is too old: its notifications end;
+//   - what another process began without leaving a mark of each notification;
+//   - a live event, because the next one of its object waits until all of it has begun;
+//   - a further page of an event, because nobody recalls which of its notifications have ended.
 func (t *Targeting) patient(p *page) bool {
-	at := p.job.Push.ExpiresAt
-	return p.settled() && !p.cancelled && (p.part() || p.job.Live == nil && p.job.Cursor == "") && p.age() < t.o.MaxAge && (at == 0 || p.c.Clock().UnixMilli() < at)
+	return p.settled() && !p.cancelled && (p.part() || p.job.Live == nil && p.job.Cursor == "") && t.left(p) > 0
+}
+
+// left is how much time an event or a part has left until its notifications end without being sent.
+func (t *Targeting) left(p *page) time.Duration {
+	left := t.o.MaxAge - p.age()
+	if at := p.job.Push.ExpiresAt; at > 0 {
+		left = min(left, time.UnixMilli(at).Sub(p.c.Clock()))
+	}
+	return left
 }
 
 // age is for how long the event or the part is in the queue, or due if it was accepted for later.
@@ -83,24 +96,24 @@ func (t *Targeting) waitsForWindow(p *page) bool {
 	if !own && p.part() {
 		shares = t.refused.of(p.refusedAs())
 	}
-	if len(shares) == 0 || !t.patient(p) || t.o.Delivery.Fits(p.part(), shares) || !own && t.o.Delivery.Hang(shares) && t.looks.Allow() {
+	if len(shares) == 0 || !t.patient(p) || t.o.Delivery.Fits(p.part(), p.c.EnqueuedAt, shares) || !own && t.o.Delivery.Hang(shares) && t.looks.Allow() {
 		return false
 	}
+	t.o.Delivery.LackRoom(shares)
 	t.waitForWindow(p, shares, nil)
 	return true
 }
 
-// giveBack gives back an event or a part whose apps' windows were full. It notes in it what it lacks, so that no process
+// giveBack gives back an event or a part whose apps' windows were full. It notes in it what all of it lacks, so that no process
 // reads anything for it before there is room; in a part only while its apps hang, because soon there may be room.
-func (t *Targeting) giveBack(p *page, shares delivery.Shares) {
+func (t *Targeting) giveBack(p *page, shares, lacks delivery.Shares) {
 	if p.part() {
 		t.refused.note(p.refusedAs(), shares)
 	}
-	var lacks []events.Share
-	var payload []byte
-	if !p.part() || t.o.Delivery.Hang(shares) {
-		lacks = shares
+	if p.part() && !t.o.Delivery.Hang(shares) {
+		lacks = nil
 	}
+	var payload []byte
 	if len(lacks)+len(p.job.Lacks) > 0 {
 		p.job.Lacks = lacks
 		payload = p.job.Encode()
@@ -109,7 +122,7 @@ func (t *Targeting) giveBack(p *page, shares delivery.Shares) {
 }
 
 // waitForWindow lets an event or a part wait for its apps' windows, and longer if none of them answers. It is claimed again
-// when it is too old, at the latest: then its notifications end. The queue would make a dead letter of it.
+// when its time is over, at the latest: then its notifications end.
 func (t *Targeting) waitForWindow(p *page, shares delivery.Shares, payload []byte) {
 	least, most := t.o.PageDelay, partWaitMost
 	if t.o.Delivery.Hang(shares) {
@@ -119,10 +132,7 @@ func (t *Targeting) waitForWindow(p *page, shares delivery.Shares, payload []byt
 		most = eventWaitMost
 	}
 	wait := p.waits(least, most) / 2
-	wait += delivery.Jitter(wait)
-	if left := t.o.MaxAge - p.age(); wait > left-lastWait {
-		wait = left + time.Millisecond
-	}
+	wait = min(wait+delivery.Jitter(wait), max(t.left(p), 0)+time.Millisecond)
 	p.c.Finish(queue.Result{Outcome: queue.Defer, Delay: wait, Payload: payload, Untouched: true, Reason: delivery.WindowFull})
 }
 

@@ -1,0 +1,130 @@
+package delivery
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"fanfare/store/queue"
+)
+
+const (
+	// togetherFor is how old a part of a large audience gets before the notifications to the apps that have
+	// room leave without the others. An app that hangs is not waited for.
+	togetherFor = time.Second
+	// pieceSize is how many notifications of an event ask for room together: those of a part to all apps, and those of any
+	// other event to one app.
+	pieceSize = 250
+	// mostApart is how many notifications of a piece of an event become jobs of their own because their app has no room.
+	// With more of them the event waits, as a part does, so that it takes little more of Redis than it did before.
+	mostApart = 4
+)
+
+// Shares are the numbers of devices, by app, for which an event needs room in the apps' windows.
+type Shares []share
+
+// Fits reports whether an event, or a part of a large audience, that came then would have room for one of these shares now. An
+// event that is not a part also fits if one of them would wait for room in the process.
+func (d *Delivery) Fits(part bool, came time.Time, s Shares) bool {
+	return d.windows.fits(part, came, s...)
+}
+
+// Hang reports whether all of the shares' apps have stopped answering.
+func (d *Delivery) Hang(s Shares) bool { return d.windows.hanging(s) == len(s) }
+
+// LackRoom counts that an event, a part or a notification goes back to its queue because these apps have no room.
+func (d *Delivery) LackRoom(s Shares) {
+	for _, one := range s {
+		d.o.Metrics.noRoom.WithLabelValues(d.names.of(one.App)).Inc()
+	}
+}
+
+// sendPieces sends an event's notifications, or lets them wait. Those of a part go together; those of any other event by their
+// app, so that none waits for the room of another app.
+func (d *Delivery) sendPieces(ctx context.Context, e *Event, works []*work) {
+	if !e.part() {
+		slices.SortStableFunc(works, func(a, b *work) int { return strings.Compare(a.charged, b.charged) })
+	}
+	for len(works) > 0 {
+		n := min(len(works), pieceSize)
+		if other := slices.IndexFunc(works[:n], func(w *work) bool { return w.charged != works[0].charged }); other > 0 && !e.part() {
+			n = other
+		}
+		d.sendPiece(ctx, e, works[:n])
+		works = works[n:]
+	}
+}
+
+// sendPiece sends some of an event's notifications, or lets them wait in the process until their apps' windows have
+// room, if there will be room in time.
+func (d *Delivery) sendPiece(ctx context.Context, e *Event, piece []*work) {
+	shares := sharesOf(piece)
+	if d.windows.take(e.part(), shares...) {
+		d.beginAll(ctx, e, piece)
+		return
+	}
+	e.Group.Add(1)
+	enter := func() {
+		e.Group.Go(func() { d.beginAll(ctx, e, piece) })
+		e.Group.Done()
+	}
+	refuse := func() {
+		e.Group.Go(func() { d.sendSome(ctx, e, piece, shares) })
+		e.Group.Done()
+	}
+	switch taken, refused := d.windows.takeOrWait(&waiter{shares: shares, part: e.part(), came: e.Claim.EnqueuedAt, enter: enter, refuse: refuse}); {
+	case taken:
+		enter()
+	case refused:
+		refuse()
+	}
+}
+
+// sendSome is called when the apps of a piece do not all have room. The notifications of a part to apps with room are sent
+// if another app hangs or the part has waited for long. The others stay in the queue as the event or the part. Few of an
+// event, and those of what may not wait, become jobs of their own.
+func (d *Delivery) sendSome(ctx context.Context, e *Event, piece []*work, shares Shares) {
+	var taken Shares
+	if len(shares) > 1 && (e.Claim.Clock().Sub(e.Claim.EnqueuedAt) > togetherFor || d.windows.hanging(shares) > 0) {
+		taken = d.windows.takeSome(e.part(), shares)
+	}
+	var now, left []*work
+	for _, w := range piece {
+		if slices.ContainsFunc(taken, func(s share) bool { return s.App == w.charged }) {
+			now = append(now, w)
+		} else {
+			left = append(left, w)
+		}
+	}
+	if len(now) > 0 {
+		d.beginAll(ctx, e, now)
+	}
+	if len(left) == 0 {
+		return
+	}
+	lacking := slices.DeleteFunc(shares, func(s share) bool { return slices.Contains(taken, s) })
+	d.LackRoom(lacking)
+	if e.GiveBack != nil && (e.part() || len(left) > mostApart) {
+		e.leave(len(left), lacking)
+		return
+	}
+	d.storeApart(ctx, e, left)
+}
+
+// storeApart turns notifications without room into jobs, and ends those that came too late or are cancelled.
+func (d *Delivery) storeApart(ctx context.Context, e *Event, works []*work) {
+	d.begun(e, works)
+	var wait []*work
+	for _, w := range works {
+		if r, ended := d.ended(ctx, w); ended && r.Outcome == queue.Done {
+			d.targeted(w)
+			d.finishEvent(ctx, w, r)
+		} else {
+			wait = append(wait, w)
+		}
+	}
+	if len(wait) > 0 {
+		d.store(ctx, queue.Result{Outcome: queue.Defer, Reason: WindowFull}, wait...)
+	}
+}
