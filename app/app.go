@@ -218,7 +218,7 @@ func (a *app) openWorkers() {
 			events.KindContactsOf: a.record.ContactsOf, events.KindChat: a.chats.MemberNames,
 			events.KindTopic: a.record.TopicUsers, events.KindAll: a.record.UsersWithDevice, events.KindActivities: a.record.UsersWithDevice,
 		},
-		Badges: a.numbers, Cancels: a.events, MaxAge: c.MaxAge, ReportTTL: c.MaxAge + c.EventRetention, LiveKey: live.PresenceKey, InFlight: c.MaxInFlight, Metrics: a.metrics, Logger: a.log,
+		Badges: a.numbers, Cancels: a.events, MaxAge: c.MaxAge, ReportTTL: c.MaxAge + targeting.Overtime + c.EventRetention, LiveKey: live.PresenceKey, InFlight: c.MaxInFlight, Metrics: a.metrics, Logger: a.log,
 	})
 }
 

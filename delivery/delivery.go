@@ -161,7 +161,7 @@ func (d *Delivery) admit(ctx context.Context, w *work) {
 	shares := Shares{{App: w.charged, N: 1}}
 	w.group.Add(1)
 	begin := func() { d.begin(ctx, w); d.wg.Done() }
-	refuse := func() { d.LackRoom(shares); d.postpone(ctx, w, WindowFull); d.wg.Done() }
+	refuse := func() { d.CountNoRoom(shares); d.postpone(ctx, w, WindowFull); d.wg.Done() }
 	switch taken, refused := d.windows.takeOrWait(&waiter{shares: shares, came: w.enqueued, enter: begin, refuse: refuse}); {
 	case taken:
 		begin()
@@ -173,5 +173,5 @@ func (d *Delivery) admit(ctx context.Context, w *work) {
 // maxStoring is how many taken-over events store their notifications at once; the others are not read any further.
 const maxStoring = 64
 
-// WindowFull is the reason with which a notification or a part of an event is deferred.
+// WindowFull is the reason with which a notification, an event or a part of one is deferred.
 const WindowFull = "its app has too many sends under way"

@@ -46,6 +46,8 @@ type Event struct {
 	// Begun is called when notifications begin, or become jobs of their own. all says that these were the last ones,
 	// and that none is left to a later claim.
 	Begun func(all bool)
+	// Over says that the event is cancelled or too late: what is left of it asks for no room.
+	Over bool
 	// GiveBack is set if the event may wait in the queue. It takes the event back if none of its apps has room in time.
 	GiveBack func(Shares)
 
@@ -96,6 +98,8 @@ func (d *Delivery) Send(ctx context.Context, e *Event, to []Recipient) {
 			d.targeted(w)
 			d.finishEvent(ctx, w, superseded)
 		}
+	case e.Over:
+		d.storeApart(ctx, e, works)
 	default:
 		d.sendPieces(ctx, e, works)
 	}
@@ -179,12 +183,13 @@ func (e *Event) fail(f events.Failed) {
 	e.Sent.Fail(f)
 }
 
-// end notes that a notification has ended, or was stored. The facts are told in the same step.
-func (e *Event) end(w *work, mark string, facts ...queue.Fact) {
+// end notes that a notification has ended under a label, or was stored. The facts are told in the same step.
+func (e *Event) end(w *work, label string, facts ...queue.Fact) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.facts = facts
-	if mark == events.MarkStored {
+	mark := events.MarkOf(w.m.platform(), label)
+	if label == events.LabelStored {
 		e.stored = true
 	} else {
 		e.Sent.Count(mark)
@@ -297,7 +302,7 @@ func (d *Delivery) finishEvent(ctx context.Context, w *work, r queue.Result) {
 			w.event.fail(f)
 			facts = d.o.Events.TellFailed(w.m.Event, f)
 		}
-		w.event.end(w, events.MarkOf(w.m.platform(), r.Label), facts...)
+		w.event.end(w, r.Label, facts...)
 	case queue.Release:
 		w.event.undo(r)
 	default:

@@ -67,7 +67,7 @@ func NewMetrics(r prometheus.Registerer, reasons []string) *Metrics {
 		sent:       counter("apns_answers_total", "Answers to sends, by outcome and by the reason that the push service gave.", "platform", "outcome", "reason"),
 		ended:      counter("notifications_ended_total", "Notifications that have ended, by state and reason.", "platform", "state", "reason"),
 		opened:     counter("notifications_opened_total", "Users who opened or dismissed a notification, once for each event.", "action"),
-		noRoom:     counter("apns_no_room_total", "Times that an event, a part of one or a notification went back to its queue because an app had no room.", "app"),
+		noRoom:     counter("apns_no_room_total", "Times that an event, a part of one or a notification had to wait in its queue because an app had no room.", "app"),
 		breaker:    gauge("apns_breaker_open", "1 while the storm breaker of an app is open in this process; apps beyond the first 1,000 share other."),
 		paused:     gauge("apns_app_paused", "1 while an app is paused, 0.5 while its messages are on their way back; of the app other their sum."),
 		alarms:     counter("alarms_total", "Conditions that an operator should look at.", "kind"),

@@ -13,28 +13,28 @@ const (
 	// togetherFor is how old a part of a large audience gets before the notifications to the apps that have
 	// room leave without the others. An app that hangs is not waited for.
 	togetherFor = time.Second
-	// pieceSize is how many notifications of an event ask for room together: those of a part to all apps, and those of any
-	// other event to one app.
-	pieceSize = 250
-	// mostApart is how many notifications of a piece of an event become jobs of their own because their app has no room.
-	// With more of them the event waits, as a part does, so that it takes little more of Redis than it did before.
+	// partPiece is how many notifications of a part to all apps ask for room together, and eventPiece how many of any other event
+	// to one app. The latter is what a busy app gives up at once for an event: more might never become free together.
+	partPiece, eventPiece = 250, 25
+	// mostApart is how many notifications of an event to one app become jobs of their own because the app has no room. With
+	// more of them the event waits, as a part does, so that it takes little more of Redis than it did before.
 	mostApart = 4
 )
 
 // Shares are the numbers of devices, by app, for which an event needs room in the apps' windows.
 type Shares []share
 
-// Fits reports whether an event, or a part of a large audience, that came then would have room for one of these shares now. An
-// event that is not a part also fits if one of them would wait for room in the process.
-func (d *Delivery) Fits(part bool, came time.Time, s Shares) bool {
-	return d.windows.fits(part, came, s...)
+// MayTry reports whether an event, or a part of a large audience, that came then would have room for one of these shares now, or,
+// unless it is a part, would wait for that in the process.
+func (d *Delivery) MayTry(part bool, came time.Time, s Shares) bool {
+	return d.windows.mayTry(part, came, s...)
 }
 
 // Hang reports whether all of the shares' apps have stopped answering.
 func (d *Delivery) Hang(s Shares) bool { return d.windows.hanging(s) == len(s) }
 
-// LackRoom counts that an event, a part or a notification goes back to its queue because these apps have no room.
-func (d *Delivery) LackRoom(s Shares) {
+// CountNoRoom counts that an event, a part or a notification waits in its queue because these apps have no room.
+func (d *Delivery) CountNoRoom(s Shares) {
 	for _, one := range s {
 		d.o.Metrics.noRoom.WithLabelValues(d.names.of(one.App)).Inc()
 	}
@@ -47,13 +47,26 @@ func (d *Delivery) sendPieces(ctx context.Context, e *Event, works []*work) {
 		slices.SortStableFunc(works, func(a, b *work) int { return strings.Compare(a.charged, b.charged) })
 	}
 	for len(works) > 0 {
-		n := min(len(works), pieceSize)
-		if other := slices.IndexFunc(works[:n], func(w *work) bool { return w.charged != works[0].charged }); other > 0 && !e.part() {
-			n = other
+		n := min(len(works), partPiece)
+		if !e.part() {
+			n = pieceOf(works)
 		}
 		d.sendPiece(ctx, e, works[:n])
 		works = works[n:]
 	}
+}
+
+// pieceOf is how many of an event's notifications, which are sorted by app, ask for room together: no more than eventPiece, but for
+// a few that would be left of those to the app.
+func pieceOf(works []*work) int {
+	n := slices.IndexFunc(works, func(w *work) bool { return w.charged != works[0].charged })
+	if n < 0 {
+		n = len(works)
+	}
+	if n > eventPiece+mostApart {
+		n = eventPiece
+	}
+	return n
 }
 
 // sendPiece sends some of an event's notifications, or lets them wait in the process until their apps' windows have
@@ -86,8 +99,8 @@ func (d *Delivery) sendPiece(ctx context.Context, e *Event, piece []*work) {
 // event, and those of what may not wait, become jobs of their own.
 func (d *Delivery) sendSome(ctx context.Context, e *Event, piece []*work, shares Shares) {
 	var taken Shares
-	if len(shares) > 1 && (e.Claim.Clock().Sub(e.Claim.EnqueuedAt) > togetherFor || d.windows.hanging(shares) > 0) {
-		taken = d.windows.takeSome(e.part(), shares)
+	if e.part() && len(shares) > 1 && (e.Claim.Clock().Sub(e.Claim.EnqueuedAt) > togetherFor || d.windows.hanging(shares) > 0) {
+		taken = d.windows.takeSome(shares)
 	}
 	var now, left []*work
 	for _, w := range piece {
@@ -104,7 +117,7 @@ func (d *Delivery) sendSome(ctx context.Context, e *Event, piece []*work, shares
 		return
 	}
 	lacking := slices.DeleteFunc(shares, func(s share) bool { return slices.Contains(taken, s) })
-	d.LackRoom(lacking)
+	d.CountNoRoom(lacking)
 	if e.GiveBack != nil && (e.part() || len(left) > mostApart) {
 		e.leave(len(left), lacking)
 		return
@@ -112,7 +125,7 @@ func (d *Delivery) sendSome(ctx context.Context, e *Event, piece []*work, shares
 	d.storeApart(ctx, e, left)
 }
 
-// storeApart turns notifications without room into jobs, and ends those that came too late or are cancelled.
+// storeApart turns notifications into jobs, and ends those that came too late or are cancelled.
 func (d *Delivery) storeApart(ctx context.Context, e *Event, works []*work) {
 	d.begun(e, works)
 	var wait []*work

@@ -31,7 +31,7 @@ func (d *Delivery) store(ctx context.Context, r queue.Result, works ...*work) {
 		if made != nil && made[i].New {
 			d.targeted(w)
 		}
-		e.end(w, events.MarkStored)
+		e.end(w, events.LabelStored)
 	}
 }
 

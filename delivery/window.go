@@ -77,15 +77,9 @@ func (w *window) size(now time.Time, free int) int {
 	return min(share, max(quickWindow, int(least.Seconds()*mostRate)))
 }
 
-// lines reports whether what came then may wait for the app. It does not matter how many requests it has: an event to many
-// devices would find no place beside single requests otherwise.
-func (w *window) lines(now time.Time, part bool, came time.Time) bool {
-	_, ahead := w.place(part, came)
-	return ahead < w.soon(now, part)
-}
-
 // place finds the place in line of what came then: the last waiter that came before it, if there is one, and how many requests
-// enter before it.
+// enter before it. It may wait if these are fewer than soon. How many it has itself does not matter: pieces of an event would
+// find no place beside single requests otherwise.
 func (w *window) place(part bool, came time.Time) (before *list.Element, ahead int) {
 	ahead = w.waiting
 	for before = w.waiters[kind(part)].Back(); before != nil; before = before.Prev() {
@@ -98,8 +92,8 @@ func (w *window) place(part bool, came time.Time) (before *list.Element, ahead i
 	return before, ahead
 }
 
-// soon is how many requests may wait for the app: as many as it is likely to take within their
-// patience, by those that it has under way and the time of its answers. Fewer parts may wait, because other
+// soon is how many requests may wait ahead of one that waits for the app: as many as the app is likely to take within the
+// patience of that one, by those that it has under way and the time of its answers. For parts it is less, because other
 // processes may have room for them.
 func (w *window) soon(now time.Time, part bool) int {
 	n := firstWindow

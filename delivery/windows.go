@@ -72,13 +72,13 @@ func (s *windows) Room() int {
 	return max(mostWaiting-s.waiting, 0)
 }
 
-// takeSome takes room for the shares whose apps have room, and returns them.
-func (s *windows) takeSome(part bool, shares []share) (taken []share) {
+// takeSome takes room for those shares of a part whose apps have room, and returns them.
+func (s *windows) takeSome(shares []share) (taken []share) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
 	for i := range shares {
-		if s.lacking(now, part, shares[i:i+1], true) < 0 {
+		if s.lacking(now, true, shares[i:i+1], true) < 0 {
 			s.hold(now, shares[i:i+1])
 			taken = append(taken, shares[i])
 		}
@@ -110,36 +110,66 @@ func (s *windows) take(part bool, shares ...share) bool {
 	return true
 }
 
-// fits reports whether an app has room now for its share of what came then. A share that is not of a part also fits if it would
-// wait in the process for an app that answers: while the app is busy, newer requests take all room before it can be found.
-func (s *windows) fits(part bool, came time.Time, shares ...share) bool {
+// mayTry reports whether an app has room now for its share of what came then, or, unless that is a part, may let it wait in the
+// process because it answers: while the app is busy, newer requests take all room before it can be found.
+func (s *windows) mayTry(part bool, came time.Time, shares ...share) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
 	return slices.ContainsFunc(shares, func(one share) bool {
+		if s.lacking(now, part, []share{one}, true) < 0 {
+			return true
+		}
 		a := s.apps[one.App]
-		return s.lacking(now, part, []share{one}, true) < 0 || !part && a != nil && a.lately > 0 && a.lines(now, part, came)
+		if part || a == nil || a.lately == 0 {
+			return false
+		}
+		_, ahead := a.place(part, came)
+		return ahead < a.soon(now, part)
 	})
 }
 
 // takeOrWait takes room for a waiter now or lets it wait. It is refused if so many requests that came before it wait for
-// the app that its turn would not come in time.
+// the app that its turn would not come in time, and so are those that came after it if they would wait in vain now.
 func (s *windows) takeOrWait(w *waiter) (taken, refused bool) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	w.since = s.now()
 	lacking := s.lacking(w.since, w.part, w.shares, true)
 	if lacking < 0 {
 		s.hold(w.since, w.shares)
+		s.mu.Unlock()
 		return true, false
 	}
 	a := s.app(w.shares[lacking].App, w.since)
-	if !a.lines(w.since, w.part, w.came) {
+	before, ahead := a.place(w.part, w.came)
+	soon := a.soon(w.since, w.part)
+	if ahead >= soon {
+		s.mu.Unlock()
 		return false, true
 	}
-	s.line(a, w)
+	s.line(a, w, before)
+	inVain := s.inVain(a, w.part, soon)
 	s.checkSoon()
+	s.mu.Unlock()
+	for _, late := range inVain {
+		late.refuse()
+	}
 	return false, false
+}
+
+// inVain takes those waiters out of an app's line that have so many ahead of them that their turn would not come in time. mu is
+// held.
+func (s *windows) inVain(a *window, part bool, soon int) (out []*waiter) {
+	all := &a.waiters[kind(part)]
+	for last := all.Back(); last != nil; last = all.Back() {
+		w := last.Value.(*waiter)
+		if a.waiting-w.size() < soon {
+			break
+		}
+		s.drop(a, w, last)
+		out = append(out, w)
+	}
+	return out
 }
 
 // leave gives back the room of a request that has ended, and lets waiting requests enter. hanging says
@@ -233,7 +263,9 @@ func (s *windows) admit(now time.Time, a *window) (entering []*waiter) {
 			}
 			s.drop(a, w, first)
 			if lacking >= 0 {
-				s.line(s.app(w.shares[lacking].App, now), w)
+				other := s.app(w.shares[lacking].App, now)
+				before, _ := other.place(w.part, w.came)
+				s.line(other, w, before)
 				continue
 			}
 			s.hold(now, w.shares)
@@ -243,10 +275,10 @@ func (s *windows) admit(now time.Time, a *window) (entering []*waiter) {
 	return entering
 }
 
-// line puts a waiter into an app's list, behind those that came before it; mu is held.
-func (s *windows) line(a *window, w *waiter) {
+// line puts a waiter into an app's list, behind the last one that came before it, which is nil if there is none; mu is held.
+func (s *windows) line(a *window, w *waiter, before *list.Element) {
 	all := &a.waiters[kind(w.part)]
-	if before, _ := a.place(w.part, w.came); before != nil {
+	if before != nil {
 		all.InsertAfter(w, before)
 	} else {
 		all.PushFront(w)

@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -240,7 +241,8 @@ func TestA16_WhoWaitsForAWindow(t *testing.T) {
 }
 
 // TestA16_WhatCameFirstEntersFirst: while an app that answers has no room, an event to many devices that waited in the queue goes
-// before what came later, however much of that waits. Nothing waits for an app that hangs.
+// before what came later, however much of that waits. Those that would wait in vain now go back, so that what waits for one app has
+// a bound. Nothing waits for an app that hangs.
 func TestA16_WhatCameFirstEntersFirst(t *testing.T) {
 	t.Parallel()
 	s, became, many := newShelf(100), "", share{App: "a", N: 20}
@@ -250,17 +252,21 @@ func TestA16_WhatCameFirstEntersFirst(t *testing.T) {
 		s.came = since.Add(time.Duration(n))
 		s.wait("newest", false, &became, share{App: "a", N: 1})
 	}
-	if s.fits(false, s.came, many) || !s.fits(false, old, many) || s.fits(true, old, many) {
+	if s.mayTry(false, s.came, many) || !s.mayTry(false, old, many) || s.mayTry(true, old, many) {
 		t.Error("a new event or a part finds a place in line, or an old event does not")
 	}
 	became, s.came = "", old
+	most := s.waiting
 	s.wait("old", false, &became, many)
-	s.came = old.Add(time.Second)
+	if want := strings.Repeat("newest goes, ", many.N); became != want || s.waiting != most {
+		t.Errorf("when an old event waits: %s; %d wait, at most %d", became, s.waiting, most)
+	}
+	became, s.came = "", old.Add(time.Second)
 	s.wait("second", false, &became, share{App: "a", N: 1})
 	for range 22 {
 		s.leave("a", false, true, 300*time.Millisecond)
 	}
-	if want := "old enters, second enters, newest enters, "; became != want {
+	if want := "newest goes, old enters, second enters, newest enters, "; became != want {
 		t.Errorf("as the app answers: %s", became)
 	}
 	s.at = s.at.Add(patience)
@@ -268,7 +274,7 @@ func TestA16_WhatCameFirstEntersFirst(t *testing.T) {
 		t.Errorf("%d wait longer than they may", s.waiting)
 	}
 	s.at = s.at.Add(hangsAfter)
-	if s.fits(false, old, many) {
+	if s.mayTry(false, old, many) {
 		t.Error("an event would wait for an app that hangs")
 	}
 }

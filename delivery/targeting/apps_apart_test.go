@@ -34,12 +34,12 @@ func (p *pipeline) mustTwoApps(of string) {
 	storetest.Must(p, err)
 }
 
-// twoApps is a world with fans of two apps. The answers of slowApp are those of slow, which tells its own
+// twoApps is a world with fans of two apps. The answers of slowApp, also for its activities, are those of slow, which tells its own
 // tries of a token apart.
 func twoApps(t *testing.T, fans int, o options, slow func(n *transport.Notification) transport.Answer) (*pipeline, *scripted) {
 	t.Helper()
 	s := &scripted{answer: func(n *transport.Notification) transport.Answer {
-		if n.Topic == slowApp {
+		if strings.HasPrefix(n.Topic, slowApp) {
 			return slow(n)
 		}
 		return transport.Answer{Outcome: transport.Delivered, Status: 200, Took: time.Millisecond}

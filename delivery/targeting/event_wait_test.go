@@ -3,6 +3,7 @@ package targeting_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -269,13 +270,48 @@ func TestW17_WhoCouldNotBeReadWaitsForNoOtherApp(t *testing.T) {
 	}
 }
 
-// P5: an app is at its limit, and newer events come as fast as it takes them. An older event to many devices gets its turn.
+// G3: parts of an update wait for an app that hangs when a newer update of the object begins. They end without waiting any longer.
+func TestG3_APartThatWaitsForRoomIsSuperseded(t *testing.T) {
+	t.Parallel()
+	const users = 160
+	answers := make(chan bool)
+	p, s := twoApps(t, 0, options{sqlTime: time.Minute}, func(*transport.Notification) transport.Answer {
+		<-answers
+		return transport.Answer{Outcome: transport.Delivered, Status: 200, Took: time.Millisecond}
+	})
+	t.Cleanup(func() { close(answers) }) // before the process is stopped
+	update := func(object string, n int) *api.EventRequest {
+		e := score(n)
+		e.Audience.ActivitiesOf = object
+		return e
+	}
+	for n := range 2 * users {
+		p.mustActivity(fmt.Sprint("fan", n), n, func(r *api.ActivityRequest) { r.Topic, r.Object = slowApp, fmt.Sprint("match:", n%2) })
+	}
+	p.mustPost(update("match:0", 1))
+	storetest.Eventually(t, soon, "much to be under way", func() bool { return len(s.sent()) == users })
+	began := time.Now()
+	storetest.Eventually(t, soon, "the app to count as one that hangs", func() bool { return time.Since(began) > 2500*time.Millisecond })
+	first := p.mustPost(update("match:1", 1))
+	p.mustWait(2)
+	p.mustPost(update("match:1", 2))
+	if r := p.mustEnd(first, api.EventDone); r.Superseded != users || r.Notifications != users {
+		t.Errorf("%+v", r)
+	}
+	if n := len(s.sent()); n != users {
+		t.Errorf("%d were sent, want %d", n, users)
+	}
+}
+
+// P5: an app is at its limit, and newer events come as fast as it takes them. An older event to many devices, of which more wait than
+// the app takes within the patience of one that waits, gets its turn.
 func TestP5_AnEventThatWaitsIsNotOvertakenForEver(t *testing.T) {
 	t.Parallel()
-	const inFlight, answer, devices, others = 40, 400 * time.Millisecond, 12, 100
+	const inFlight, answer, devices, others = 120, time.Second, api.MaxDevices, 100
 	s := &scripted{answer: func(*transport.Notification) transport.Answer {
-		<-time.After(answer)
-		return transport.Answer{Outcome: transport.Delivered, Status: 200, Took: answer}
+		took := rand.N(answer) + answer
+		<-time.After(took)
+		return transport.Answer{Outcome: transport.Delivered, Status: 200, Took: took}
 	}}
 	p := setup(t, options{sender: func(*pipeline) transport.Sender { return s }, delivery: func(o *delivery.Options) { o.InFlight = inFlight }, noFacts: true})
 	for n := range devices {

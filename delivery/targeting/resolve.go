@@ -144,7 +144,7 @@ func (t *Targeting) send(ctx context.Context, p *page) {
 	}
 	e := &delivery.Event{
 		Claim: p.c, Job: p.job, Counts: p.job.Counted.Plus(p.counts), Read: p.read, Group: &t.sending, ReportTTL: t.o.ReportTTL,
-		Sent: p.sent, Settled: p.settled(), Superseded: p.newer, Tells: t.o.Cancels, Begun: func(all bool) { t.begun(p, all) },
+		Sent: p.sent, Settled: p.settled(), Superseded: p.newer, Over: t.over(p), Tells: t.o.Cancels, Begun: func(all bool) { t.begun(p, all) },
 	}
 	if len(p.missed) > 0 || p.next != "" {
 		rest := *p.job

@@ -49,7 +49,7 @@ type Options struct {
 	// large audience with parts that have not ended is split no further; default 32. Each
 	// part has at most 100 users. Jobs that a process works on are not counted.
 	MostParts int64
-	// PageDelay is the least time that such a page waits, and also an event or a part whose apps have no
+	// PageDelay is the least time that such a page waits, before jitter, and also an event or a part whose apps have no
 	// room; default 20 ms.
 	PageDelay time.Duration
 	// NotePatience is for how long a part waits, from the first failure to note its recipients on, if its event counts who opens
@@ -59,7 +59,7 @@ type Options struct {
 	// for Overtime longer.
 	MaxAge time.Duration
 	// ReportTTL is how long an event's report stays while its notifications may wait; it should
-	// outlast MaxAge. Default 48 h.
+	// outlast MaxAge and Overtime. Default 48 h.
 	ReportTTL time.Duration
 	// InFlight is how many events this process may have claimed; a quarter of them may wait
 	// for SQL. Default delivery.InFlight.
@@ -305,7 +305,7 @@ func (t *Targeting) split(ctx context.Context, p *page) {
 		return
 	}
 	next := *p.job
-	next.Cursor, next.Parts = cursor, p.job.Parts+n
+	next.Cursor, next.Parts, next.Lacks = cursor, p.job.Parts+n, nil
 	if cursor == "" {
 		t.end(p, queue.Result{Outcome: queue.Done, Report: next.ReportTargeted(next.Counted, next.Sent), ReportTTL: t.o.ReportTTL})
 		return

@@ -21,7 +21,7 @@ const (
 	eventWaitMost = 5 * time.Minute
 	// An event or a part that lets others go first waits for its age divided by waitShare.
 	waitShare = 4
-	// hangingWaitLeast is the least wait of an event or a part whose apps do not answer.
+	// hangingWaitLeast is twice the least wait of an event or a part whose apps do not answer (waitForWindow).
 	hangingWaitLeast = time.Second
 	// looksPerSecond limits the parts that are read although another part of their event found that its apps hang.
 	looksPerSecond = 100
@@ -58,13 +58,16 @@ func (r *refusals) of(name string) delivery.Shares {
 
 // patient reports whether an event or a part without room may wait in the queue as one job. What may not has one job for each of
 // its notifications without room, or ends. These do not wait:
-//   - what is cancelled, has expired or is too old: its notifications end;
+//   - what is cancelled, superseded, has expired or is too old: its notifications end;
 //   - what another process began without leaving a mark of each notification;
-//   - a live event, because the next one of its object waits until all of it has begun;
+//   - a live event that has no parts, because the next one of its object waits until all of it has begun;
 //   - a further page of an event, because nobody recalls which of its notifications have ended.
 func (t *Targeting) patient(p *page) bool {
-	return p.settled() && !p.cancelled && (p.part() || p.job.Live == nil && p.job.Cursor == "") && t.left(p) > 0
+	return p.settled() && !p.newer && !t.over(p) && (p.part() || p.job.Live == nil && p.job.Cursor == "")
 }
+
+// over reports whether an event or a part is cancelled, or its time is over.
+func (t *Targeting) over(p *page) bool { return p.cancelled || t.left(p) <= 0 }
 
 // left is how much time an event or a part has left until its notifications end without being sent.
 func (t *Targeting) left(p *page) time.Duration {
@@ -96,16 +99,17 @@ func (t *Targeting) waitsForWindow(p *page) bool {
 	if !own && p.part() {
 		shares = t.refused.of(p.refusedAs())
 	}
-	if len(shares) == 0 || !t.patient(p) || t.o.Delivery.Fits(p.part(), p.c.EnqueuedAt, shares) || !own && t.o.Delivery.Hang(shares) && t.looks.Allow() {
+	if len(shares) == 0 || !t.patient(p) || t.o.Delivery.MayTry(p.part(), p.c.EnqueuedAt, shares) || !own && t.o.Delivery.Hang(shares) && t.looks.Allow() {
 		return false
 	}
-	t.o.Delivery.LackRoom(shares)
+	t.o.Delivery.CountNoRoom(shares)
 	t.waitForWindow(p, shares, nil)
 	return true
 }
 
-// giveBack gives back an event or a part whose apps' windows were full. It notes in it what all of it lacks, so that no process
-// reads anything for it before there is room; in a part only while its apps hang, because soon there may be room.
+// giveBack gives back an event or a part of which nothing has begun, because its apps' windows were full. It notes in it what all
+// of it lacks, so that no process reads anything for it before there is room; in a part only while its apps hang, because there
+// may be room soon.
 func (t *Targeting) giveBack(p *page, shares, lacks delivery.Shares) {
 	if p.part() {
 		t.refused.note(p.refusedAs(), shares)
@@ -121,8 +125,8 @@ func (t *Targeting) giveBack(p *page, shares, lacks delivery.Shares) {
 	t.waitForWindow(p, shares, payload)
 }
 
-// waitForWindow lets an event or a part wait for its apps' windows, and longer if none of them answers. It is claimed again
-// when its time is over, at the latest: then its notifications end.
+// waitForWindow lets an event or a part wait for its apps' windows, from half to all of what waits says, and longer if none of them
+// answers. It is claimed again when its time is over, at the latest: then its notifications end.
 func (t *Targeting) waitForWindow(p *page, shares delivery.Shares, payload []byte) {
 	least, most := t.o.PageDelay, partWaitMost
 	if t.o.Delivery.Hang(shares) {

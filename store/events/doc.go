@@ -9,7 +9,7 @@
 //	idempotency record       queue events, beside the shard               24 h
 //	the event's report       queue events, beside the shard               retention after its last change
 //	what its parts counted   queue events, group <event id>               retention after their last change
-//	a page that was split    queue events, idempotency record             MaxAge
+//	a page that was split    queue events, idempotency record             the queue's MaxAge
 //	the shards' counters     queue notifications, group <event id>        retention after their last change
 //	which of them failed     both queues, group <event id>                as the counters
 //	it is cancelled          beside the report                            as the report

@@ -23,7 +23,7 @@ type Options struct {
 	Record               *record.DB
 	// Logger receives failures to read the types; default: nothing is logged.
 	Logger *slog.Logger
-	// MaxAge is how long a notification may wait; default 24 h. It should be that of the queue of events.
+	// MaxAge is how long a notification may wait; default 24 h. It should be that of targeting.
 	MaxAge time.Duration
 	// Poll is how long after a reading of the event types' version the next one comes at the latest;
 	// default 500 ms.

@@ -38,15 +38,14 @@ func (f Failed) Line() string {
 }
 
 // Recall counts a notification that ended, or was stored, under an earlier claim, as its MarkText tells. One that was stored
-// counts as made; of which platform it is, the counters of its job say.
+// counts only as made.
 func (s *Sent) Recall(mark, user string) {
-	if mark == MarkStored {
-		s.Made++
+	p, label := platformOf(mark)
+	s.Make(p, 1)
+	if label == LabelStored {
 		return
 	}
 	s.Count(mark)
-	p, label := platformOf(mark)
-	s.Make(p, 1)
 	if label, why, _ := strings.Cut(label, reasonMark); label == LabelFailed {
 		s.Fail(Failed{User: user, Platform: p, Reason: why})
 	}

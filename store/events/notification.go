@@ -60,7 +60,7 @@ func EventOfGroup(group string) string {
 	return event
 }
 
-// MarkOf is the mark of a notification that ended on a platform under this label.
+// MarkOf is the mark of a notification that ended on a platform under this label, or became a job of its own (LabelStored).
 func MarkOf(p api.Platform, label string) string {
 	if slices.Contains(OtherPlatforms[:], p) {
 		return string(p) + platformMark + label
@@ -77,8 +77,8 @@ func platformOf(mark string) (api.Platform, string) {
 	return api.PlatformAPNs, mark
 }
 
-// MarkStored is the mark of a notification that became a job of its own. Every other mark is a MarkOf.
-const MarkStored = "stored"
+// LabelStored is the label in the mark of a notification that became a job of its own.
+const LabelStored = "stored"
 
 // MarkName is the name of a notification's mark: the beginning of the notification's id.
 func MarkName(id string) string { return id[:18] }

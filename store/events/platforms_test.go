@@ -3,6 +3,7 @@ package events
 import (
 	"encoding/json"
 	"maps"
+	"slices"
 	"testing"
 
 	"fanfare/api"
@@ -50,6 +51,20 @@ func TestW7_NumbersByPlatform(t *testing.T) {
 	}
 	if r := (&whole{event: progress{typ: "t"}, sent: make([]map[string]int64, 3)}).report(); r.Platforms != nil {
 		t.Errorf("an event without notifications: %+v", r.Platforms)
+	}
+}
+
+// P9: what an earlier claim has made counts on its platform, also if it became a job.
+func TestP9_WhatIsRecalledHasItsPlatform(t *testing.T) {
+	t.Parallel()
+	var sent Sent
+	for _, label := range []string{LabelStored, LabelDelivered, FailedBy("BadTopic")} {
+		sent.Recall(MarkOf(api.PlatformFCM, label), "bob")
+	}
+	sent.Recall(MarkOf(api.PlatformAPNs, LabelStored), "bob")
+	of := sent.Others[slices.Index(OtherPlatforms[:], api.PlatformFCM)]
+	if of.Made != 3 || of.Delivered != 1 || of.Failed != 1 || sent.Made != 4 || sent.Delivered != 1 || sent.Failed != 1 {
+		t.Errorf("%+v", sent)
 	}
 }
 

@@ -77,7 +77,7 @@ func (s *Sent) Make(p api.Platform, n int64) {
 	s.on(p, func(e *Ends) { e.Made += n })
 }
 
-// Count counts one notification under its mark, which is not MarkStored.
+// Count counts one notification under its mark, which has not LabelStored.
 func (s *Sent) Count(mark string) {
 	p, label := platformOf(mark)
 	label, why, _ := strings.Cut(label, reasonMark)
