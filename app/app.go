@@ -213,12 +213,12 @@ func (a *app) openWorkers() {
 		Unrecorded: a.eventQueue.Unrecorded, PushOrigins: c.pushOrigins(), Broadcasts: a.broadcasts,
 	})
 	a.targeting = targeting.New(targeting.Options{
-		Events: a.eventQueue, Notifications: a.notificationQueue, Devices: a.devices, Delivery: a.delivery, Broadcasts: a.broadcasts,
+		Queue: a.eventQueue, Notifications: a.notificationQueue, Devices: a.devices, Delivery: a.delivery, Broadcasts: a.broadcasts,
 		Pagers: map[string]targeting.Pager{
 			events.KindContactsOf: a.record.ContactsOf, events.KindChat: a.chats.MemberNames,
 			events.KindTopic: a.record.TopicUsers, events.KindAll: a.record.UsersWithDevice, events.KindActivities: a.record.UsersWithDevice,
 		},
-		Badges: a.numbers, Cancels: a.events, MaxAge: c.MaxAge, ReportTTL: c.MaxAge + targeting.Overtime + c.EventRetention, LiveKey: live.PresenceKey, InFlight: c.MaxInFlight, Metrics: a.metrics, Logger: a.log,
+		Badges: a.numbers, Events: a.events, MaxAge: c.MaxAge, ReportTTL: c.MaxAge + targeting.Overtime + c.EventRetention, LiveKey: live.PresenceKey, InFlight: c.MaxInFlight, Metrics: a.metrics, Logger: a.log,
 	})
 }
 

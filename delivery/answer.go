@@ -16,7 +16,7 @@ import (
 
 // handleAnswer turns an answer into a result, by the table resultOf.
 func (d *Delivery) handleAnswer(ctx context.Context, w *work, a transport.Answer) {
-	w.answered = true
+	w.asked = true
 	w.accepted, w.took = a.Outcome == transport.Delivered, a.Took
 	w.hanging = a.Status == 0 && !w.accepted
 	d.resume(ctx, w, a)
@@ -121,7 +121,7 @@ const (
 var resultOf = map[transport.Outcome]func(d *Delivery, w *work, a transport.Answer) queue.Result{
 	transport.Delivered: func(d *Delivery, w *work, _ transport.Answer) queue.Result {
 		d.backoff.forget(w.m.Token)
-		d.noteSent(w)
+		d.noteBroadcast(w)
 		if host := api.OriginOf(w.m.Target); host != "" {
 			d.hosts.observe(host, w.m.User, transport.Delivered)
 		}
@@ -163,13 +163,10 @@ var resultOf = map[transport.Outcome]func(d *Delivery, w *work, a transport.Answ
 		return queue.Result{Outcome: queue.Defer, Delay: a.RetryAfter}
 	},
 	transport.UnknownOutcome: func(d *Delivery, w *work, _ transport.Answer) queue.Result {
-		counts := map[string]int64{events.CountUnknown: 1}
 		if w.m.Push.NoRetryUnknown {
-			r := failed("unknown_outcome")
-			r.Counts = counts
-			return r
+			return failed("unknown_outcome")
 		}
-		return queue.Result{Outcome: queue.Defer, Counts: counts, Reason: "unknown_outcome"}
+		return queue.Result{Outcome: queue.Defer, Reason: "unknown_outcome"}
 	},
 }
 
@@ -227,7 +224,7 @@ func (d *Delivery) finish(ctx context.Context, w *work, r queue.Result) {
 		r.Outcome, r.Reason, r.Delay = queue.Dead, "max_attempts", 0
 	}
 	if w.event != nil {
-		d.finishEvent(ctx, w, r)
+		d.endWithEvent(ctx, w, r)
 		return
 	}
 	if r.Outcome == queue.Dead && w.m.Retrying {
@@ -272,7 +269,7 @@ func (w *work) waiting(r queue.Result) string {
 	if r.Reason == "" || r.Outcome != queue.Retry && r.Outcome != queue.Defer {
 		return ""
 	}
-	return events.Waiting(r.Reason, w.answered)
+	return events.Waiting(r.Reason, w.asked)
 }
 
 func plus(counts map[string]int64, name string, n int64) map[string]int64 {

@@ -25,8 +25,8 @@ func (d *Delivery) findChannel(w *work) {
 	w.app = d.app(w.m)
 }
 
-// noteSent notes that APNs took a broadcast.
-func (d *Delivery) noteSent(w *work) {
+// noteBroadcast notes that APNs took a broadcast.
+func (d *Delivery) noteBroadcast(w *work) {
 	if w.m.Channel != "" && d.o.Broadcasts != nil {
 		d.o.Broadcasts.NoteSent(api.ObjectOfBroadcast(w.m.Token), w.Clock())
 	}

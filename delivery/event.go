@@ -96,7 +96,7 @@ func (d *Delivery) Send(ctx context.Context, e *Event, to []Recipient) {
 		d.begun(e, works)
 		for _, w := range works {
 			d.targeted(w)
-			d.finishEvent(ctx, w, superseded)
+			d.endWithEvent(ctx, w, superseded)
 		}
 	case e.Over:
 		d.storeApart(ctx, e, works)
@@ -283,15 +283,15 @@ func (d *Delivery) beginAll(ctx context.Context, e *Event, works []*work) {
 
 // targeted counts a notification that is sent, or was stored and was not there before, once.
 func (d *Delivery) targeted(w *work) {
-	if !w.begun {
+	if !w.counted {
 		d.o.Metrics.of(w.m.platform()).targeted.Inc()
-		w.begun = true
+		w.counted = true
 	}
 }
 
-// finishEvent ends a notification of an event. A notification that has to wait becomes a job of
+// endWithEvent ends a notification of an event. A notification that has to wait becomes a job of
 // its own in the queue.
-func (d *Delivery) finishEvent(ctx context.Context, w *work, r queue.Result) {
+func (d *Delivery) endWithEvent(ctx context.Context, w *work, r queue.Result) {
 	var facts []queue.Fact
 	switch r.Outcome {
 	case queue.Done:

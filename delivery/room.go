@@ -132,7 +132,7 @@ func (d *Delivery) storeApart(ctx context.Context, e *Event, works []*work) {
 	for _, w := range works {
 		if r, ended := d.ended(ctx, w); ended && r.Outcome == queue.Done {
 			d.targeted(w)
-			d.finishEvent(ctx, w, r)
+			d.endWithEvent(ctx, w, r)
 		} else {
 			wait = append(wait, w)
 		}

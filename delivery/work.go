@@ -21,7 +21,7 @@ type work struct {
 	id       string         // of the notification
 	m        *message
 	enqueued time.Time       // when Redis got the notification, or its event
-	begun    bool            // it is counted as targeted
+	counted  bool            // it is counted as targeted
 	probe    bool            // it may be sent although its app is paused
 	app      string          // the app that the message goes through
 	charged  string          // the app that this send has room of; a new registration may change the message's app
@@ -29,7 +29,7 @@ type work struct {
 	blamed   bool            // an UnclearRefusal is the device's fault
 	hanging  bool            // the service was asked and did not answer
 	accepted bool            // the service took the notification
-	answered bool            // the service was asked, or would have been
+	asked    bool            // the service was asked, or would have been
 	took     time.Duration   // from the request to its answer
 	group    *sync.WaitGroup // the queue's Run that brought the notification waits for it
 }

@@ -30,7 +30,7 @@ type page struct {
 	marks     map[string]string    // marks of earlier notifications, see events.MarkText
 	reached   map[string]bool      // users who have a marked notification
 	sent      events.Sent          // notifications with a mark that have ended
-	opened    time.Time            // when it was claimed; zero unless the event is traced
+	claimedAt time.Time            // zero unless the event is traced
 	newer     bool                 // a newer live event of its object has begun
 	cancelled bool                 // the event was cancelled
 	changed   bool                 // the job has an expiry, made of its time to live, or an UnnotedSince that the queue does not have yet
@@ -45,7 +45,7 @@ func open(c *queue.Claimed) *page {
 	}
 	p := &page{c: c, job: j, changed: j.Push.Begin(c.EnqueuedAt)}
 	if j.Trace != "" {
-		p.opened = time.Now()
+		p.claimedAt = time.Now()
 	}
 	return p
 }
@@ -85,7 +85,7 @@ func (t *Targeting) readPage(ctx context.Context, p *page) (users []string, next
 	if err != nil {
 		return nil, "", fmt.Errorf("read cursor: %w", err)
 	}
-	item, err := t.o.Events.Attachment(ctx, p.c, index)
+	item, err := t.o.Queue.Attachment(ctx, p.c, index)
 	if index+1 < a.Pages {
 		next = strconv.Itoa(index + 1)
 	}

@@ -10,10 +10,10 @@ import (
 // cancelled reports whether a page's event was cancelled. unsure says that this is not known, because the view
 // of this process is too old.
 func (t *Targeting) cancelled(p *page) (is, unsure bool) {
-	if t.o.Cancels == nil {
+	if t.o.Events == nil {
 		return false, false
 	}
-	is, fresh := t.o.Cancels.Cancelled(t.o.Cancels.PlaceOfEvents(p.c.Shard), p.event())
+	is, fresh := t.o.Events.Cancelled(t.o.Events.PlaceOfEvents(p.c.Shard), p.event())
 	return is, !is && !fresh && !p.job.Young()
 }
 
@@ -23,7 +23,7 @@ func (t *Targeting) cancelled(p *page) (is, unsure bool) {
 func (t *Targeting) endCancelled(ctx context.Context, p *page) bool {
 	is, unsure := t.cancelled(p)
 	if unsure {
-		t.o.Cancels.RefreshCancelled(ctx, t.o.Cancels.PlaceOfEvents(p.c.Shard))
+		t.o.Events.RefreshCancelled(ctx, t.o.Events.PlaceOfEvents(p.c.Shard))
 		is, unsure = t.cancelled(p)
 	}
 	switch {
@@ -47,6 +47,6 @@ func (t *Targeting) partlyDone(ctx context.Context, p *page) bool {
 	if p.c.First || !p.large() {
 		return t.partlySent(ctx, p)
 	}
-	_, _, split, err := events.SplitBefore(ctx, t.o.Events, p.c.ID, p.job.Cursor)
+	_, _, split, err := events.SplitBefore(ctx, t.o.Queue, p.c.ID, p.job.Cursor)
 	return split || err != nil
 }

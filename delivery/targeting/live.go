@@ -12,8 +12,8 @@ import (
 // waitsForOther is why a live event waits.
 const waitsForOther = "another event of its object goes first"
 
-// begins reports whether this is a live event that has not begun.
-func (p *page) begins() bool { return p.job.Live != nil && p.job.Live.Stamp == 0 }
+// beginsLive reports whether this is a live event that has not begun.
+func (p *page) beginsLive() bool { return p.job.Live != nil && p.job.Live.Stamp == 0 }
 
 // beginLive begins a live event, which then goes on with its timestamp on record, so that whoever sends it, and however often,
 // sends the same one. It ends the event if a newer one of its object goes before, and defers it if it has to wait. It waits for
@@ -22,11 +22,11 @@ func (t *Targeting) beginLive(ctx context.Context, p *page) {
 	if t.endCancelled(ctx, p) || t.endLate(ctx, p) {
 		return
 	}
-	if t.o.Cancels == nil {
+	if t.o.Events == nil {
 		p.c.Finish(queue.Result{Outcome: queue.Dead, Reason: "unknown_audience", Err: "this process cannot begin live events"})
 		return
 	}
-	switch b, err := t.o.Cancels.BeginLive(ctx, p.event(), p.job); {
+	switch b, err := t.o.Events.BeginLive(ctx, p.event(), p.job); {
 	case err != nil:
 		t.postpone(p, "begin_live", err)
 	case b.Wait > 0:
@@ -42,10 +42,10 @@ func (t *Targeting) beginLive(ctx context.Context, p *page) {
 // finished. If some of it was sent, it goes on, and its other notifications end as superseded.
 func (t *Targeting) endSuperseded(ctx context.Context, p *page) bool {
 	of := p.job.Supersedable()
-	if of.Object == "" || p.newer || t.o.Cancels == nil {
+	if of.Object == "" || p.newer || t.o.Events == nil {
 		return false
 	}
-	newer, err := t.o.Cancels.Superseded(ctx, of)
+	newer, err := t.o.Events.Superseded(ctx, of)
 	switch {
 	case err != nil:
 		t.postpone(p, "begin_live", err)
@@ -95,8 +95,8 @@ func (p *page) activitiesOf(t *devices.Target) (list []api.Device) {
 	return list
 }
 
-// ends reports whether the event ends activities, whatever their users wish by now: they would go on showing an old state.
-func (p *page) ends() bool { return p.job.Live != nil && p.job.Live.Action == api.LiveEnd }
+// endsLive reports whether the event ends activities, whatever their users wish by now: they would go on showing an old state.
+func (p *page) endsLive() bool { return p.job.Live != nil && p.job.Live.Action == api.LiveEnd }
 
 // shows reports whether the event is for an activity.
 func (p *page) shows(l *api.DeviceLive) bool {

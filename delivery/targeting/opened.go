@@ -27,7 +27,7 @@ func (t *Targeting) noteRecipients(ctx context.Context, pages []*page) []*page {
 		return pages
 	}
 	var waiting []*page
-	for i, err := range t.o.Cancels.NoteRecipients(ctx, t.o.MaxAge+t.o.ReportTTL, asks...) {
+	for i, err := range t.o.Events.NoteRecipients(ctx, t.o.MaxAge+t.o.ReportTTL, asks...) {
 		p := of[i]
 		switch {
 		case err == nil:

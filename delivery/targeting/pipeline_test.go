@@ -190,8 +190,8 @@ func (s *process) openWorkers(log *slog.Logger) {
 	}
 	s.delivery = delivery.New(do)
 	to := targeting.Options{
-		Badges:  badges.New(s.db, badges.Options{}).Reach,
-		Cancels: s.events, Events: s.queueOfEvents, Notifications: s.queueOfNotes, Devices: s.devices, Delivery: s.delivery, Logger: log, Broadcasts: s.broadcasts,
+		Badges: badges.New(s.db, badges.Options{}).Reach,
+		Events: s.events, Queue: s.queueOfEvents, Notifications: s.queueOfNotes, Devices: s.devices, Delivery: s.delivery, Logger: log, Broadcasts: s.broadcasts,
 		MaxAge: s.o.maxAge,
 		Pagers: map[string]targeting.Pager{
 			events.KindContactsOf: s.rec.ContactsOf, events.KindTopic: s.rec.TopicUsers, events.KindAll: s.rec.UsersWithDevice, events.KindActivities: s.rec.UsersWithDevice,

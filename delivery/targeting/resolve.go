@@ -86,7 +86,7 @@ func (t *Targeting) recall(ctx context.Context, pages []*page) []*page {
 	if len(again) == 0 {
 		return pages
 	}
-	marks, err := t.o.Events.Marks(ctx, claimed...)
+	marks, err := t.o.Queue.Marks(ctx, claimed...)
 	for i, p := range again {
 		if err != nil {
 			t.postpone(p, "read_marks", err)
@@ -144,7 +144,7 @@ func (t *Targeting) send(ctx context.Context, p *page) {
 	}
 	e := &delivery.Event{
 		Claim: p.c, Job: p.job, Counts: p.job.Counted.Plus(p.counts), Read: p.read, Group: &t.sending, ReportTTL: t.o.ReportTTL,
-		Sent: p.sent, Settled: p.settled(), Superseded: p.newer, Over: t.over(p), Tells: t.o.Cancels, Begun: func(all bool) { t.begun(p, all) },
+		Sent: p.sent, Settled: p.settled(), Superseded: p.newer, Over: t.over(p), Tells: t.o.Events, Begun: func(all bool) { t.begun(p, all) },
 	}
 	if len(p.missed) > 0 || p.next != "" {
 		rest := *p.job
@@ -245,9 +245,9 @@ func (t *Targeting) choose(p *page) {
 		switch {
 		case target.Err != nil:
 			p.miss(user, target.Err)
-		case target.OptedOut && !p.ends():
+		case target.OptedOut && !p.endsLive():
 			leaveOut(&p.counts.OptedOut)
-		case target.Muted && !p.ends():
+		case target.Muted && !p.endsLive():
 			leaveOut(&p.counts.Muted)
 		case !p.meant(target.Devices):
 			leaveOut(&p.counts.NoDevice)

@@ -26,9 +26,9 @@ type Pager func(ctx context.Context, id, after string, limit int) ([]string, err
 // Options say what a Targeting works on. Events, Notifications, Devices and
 // Delivery are needed; the rest may stay zero.
 type Options struct {
-	// Events is the queue it works on. Notifications is that of the notifications which have to wait.
-	Events, Notifications *queue.Queue
-	Devices               *devices.Store
+	// Queue is the queue of events, on which it works. Notifications is that of the notifications which have to wait.
+	Queue, Notifications *queue.Queue
+	Devices              *devices.Store
 	// Delivery sends the notifications.
 	Delivery *delivery.Delivery
 	// Broadcasts knows the channels of broadcasts by now; default: they are as they were when an event was accepted.
@@ -36,9 +36,9 @@ type Options struct {
 	// Pagers read audiences by their kind (events.KindContactsOf and the others, but
 	// KindUsers); an event of a kind without one becomes a dead letter.
 	Pagers map[string]Pager
-	// Cancels knows which events were cancelled, begins live events, tells which events are over, and notes the recipients of
+	// Events knows which events were cancelled, begins live events, tells which events are over, and notes the recipients of
 	// events that count who opens them; default: none, and none of such events.
-	Cancels *events.Store
+	Events *events.Store
 	// Badges gives users the numbers that events show on the icon of their app, one for each ask. Needed for event types with
 	// a badge.
 	Badges func(ctx context.Context, asks []badges.Ask) []badges.Reached
@@ -96,7 +96,7 @@ func New(o Options) *Targeting {
 
 // Run targets events until ctx ends and everything it began is finished or handed back.
 func (t *Targeting) Run(ctx context.Context) error {
-	err := t.o.Events.Run(ctx, t.target)
+	err := t.o.Queue.Run(ctx, t.target)
 	t.sending.Wait()
 	return err
 }
@@ -111,7 +111,7 @@ func (t *Targeting) target(ctx context.Context, batch []*queue.Claimed) {
 	for _, c := range batch {
 		switch p := open(c); {
 		case p == nil:
-		case p.begins():
+		case p.beginsLive():
 			t.sending.Go(func() { t.beginLive(ctx, p) })
 		case p.inSQL() && len(p.job.Lacks) > 0 && t.goesNoFurther(ctx, p):
 		case p.inSQL():
@@ -234,7 +234,7 @@ func (t *Targeting) splits(ctx context.Context, p *page) bool {
 	if kind := p.job.Audience.Kind(); p.c.First || p.part() || kind == events.KindUsers || kind == events.KindBroadcast {
 		return large
 	}
-	_, _, split, err := events.SplitBefore(ctx, t.o.Events, p.c.ID, p.job.Cursor)
+	_, _, split, err := events.SplitBefore(ctx, t.o.Queue, p.c.ID, p.job.Cursor)
 	if err == nil && !split && large {
 		var whole bool
 		whole, err = t.madeWhole(ctx, p)
@@ -251,7 +251,7 @@ func (t *Targeting) madeWhole(ctx context.Context, p *page) (bool, error) {
 	if err != nil || slices.ContainsFunc(made[0], func(counts map[string]int64) bool { return len(counts) > 0 }) {
 		return err == nil, err
 	}
-	marks, err := t.o.Events.Marks(ctx, p.c)
+	marks, err := t.o.Queue.Marks(ctx, p.c)
 	return err == nil && len(marks[0]) > 0, err
 }
 
@@ -273,10 +273,10 @@ const partsOfAPage = events.PageSize / events.PartSize
 // and parts wait, or when all of its own parts have ended. The work under way is bounded by the
 // processes that do it.
 func (t *Targeting) mayGoOn(ctx context.Context, p *page) bool {
-	if t.events.allows(ctx, t.o.Events, t.o.MostParts, partsOfAPage) {
+	if t.events.allows(ctx, t.o.Queue, t.o.MostParts, partsOfAPage) {
 		return true
 	}
-	counts, err := t.o.Events.Groups(ctx, p.c.ID)
+	counts, err := t.o.Queue.Groups(ctx, p.c.ID)
 	if err != nil {
 		t.postpone(p, "read_parts", err)
 		return false
@@ -299,7 +299,7 @@ func (t *Targeting) split(ctx context.Context, p *page) {
 		p.c.Finish(queue.Result{Outcome: queue.Release})
 		return
 	}
-	cursor, n, err := events.Split(ctx, t.o.Events, p.c.ID, p.job, p.users, p.next, t.o.MaxAge+Overtime)
+	cursor, n, err := events.Split(ctx, t.o.Queue, p.c.ID, p.job, p.users, p.next, t.o.MaxAge+Overtime)
 	if err != nil {
 		t.postpone(p, writeParts, err)
 		return
@@ -325,7 +325,7 @@ func (t *Targeting) endLate(ctx context.Context, p *page) bool {
 
 // end ends an event, and tells that it is over.
 func (t *Targeting) end(p *page, r queue.Result) {
-	p.c.Finish(t.o.Cancels.TellOver(p.c, p.job, r))
+	p.c.Finish(t.o.Events.TellOver(p.c, p.job, r))
 }
 
 // partlySent reports whether another process may already have sent some of an event: it may have
@@ -335,7 +335,7 @@ func (t *Targeting) partlySent(ctx context.Context, p *page) bool {
 		return false
 	}
 	// If Redis cannot tell, the event goes on, and ends as late notifications do.
-	if _, _, split, err := events.SplitBefore(ctx, t.o.Events, p.c.ID, p.job.Cursor); split || err != nil {
+	if _, _, split, err := events.SplitBefore(ctx, t.o.Queue, p.c.ID, p.job.Cursor); split || err != nil {
 		return true
 	}
 	made, err := t.madeWhole(ctx, p)

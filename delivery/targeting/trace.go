@@ -14,7 +14,7 @@ func (p *page) trace() {
 	if p.job.Trace == "" {
 		return
 	}
-	s := trace.Step{Name: "target", Kind: oteltrace.SpanKindConsumer, Began: p.opened, Ended: time.Now(), Attributes: []attribute.KeyValue{
+	s := trace.Step{Name: "target", Kind: oteltrace.SpanKindConsumer, Began: p.claimedAt, Ended: time.Now(), Attributes: []attribute.KeyValue{
 		attribute.String("fanfare.event", p.event()), attribute.String("fanfare.event_type", p.job.Type), attribute.Bool("fanfare.part", p.part()),
 		attribute.Int("fanfare.users", len(p.users)), attribute.Int("fanfare.devices", len(p.found)), attribute.Int("fanfare.missed", len(p.missed))}}
 	if p.err != nil {

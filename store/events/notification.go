@@ -97,7 +97,6 @@ func ParseMark(text string) (mark, user string) {
 const (
 	CountCreated   = "created"
 	CountRetrying  = "retrying"
-	CountUnknown   = "unknown_outcome"
 	LabelDelivered = "delivered"
 	LabelExpired   = "expired"
 	LabelFailed    = "failed"
