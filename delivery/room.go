@@ -13,9 +13,9 @@ const (
 	// togetherFor is how old a part of a large audience gets before the notifications to the apps that have
 	// room leave without the others. An app that hangs is not waited for.
 	togetherFor = time.Second
-	// partPiece is how many notifications of a part to all apps ask for room together, and eventPiece how many of any other event
-	// to one app. The latter is what a busy app gives up at once for an event: more might never become free together.
-	partPiece, eventPiece = 250, 25
+	// mostTogether is how many notifications ask for room together: those of a part to all apps, and those of any other event to one
+	// app. To an app that is slow it may be as few as leastTogether: more might never become free together.
+	mostTogether, leastTogether = 250, 25
 	// mostApart is how many notifications of an event to one app become jobs of their own because the app has no room. With
 	// more of them the event waits, as a part does, so that it takes little more of Redis than it did before.
 	mostApart = 4
@@ -47,24 +47,27 @@ func (d *Delivery) sendPieces(ctx context.Context, e *Event, works []*work) {
 		slices.SortStableFunc(works, func(a, b *work) int { return strings.Compare(a.charged, b.charged) })
 	}
 	for len(works) > 0 {
-		n := min(len(works), partPiece)
+		n := min(len(works), mostTogether)
 		if !e.part() {
-			n = pieceOf(works)
+			n = d.together(works)
 		}
 		d.sendPiece(ctx, e, works[:n])
 		works = works[n:]
 	}
 }
 
-// pieceOf is how many of an event's notifications, which are sorted by app, ask for room together: no more than eventPiece, but for
-// a few that would be left of those to the app.
-func pieceOf(works []*work) int {
+// together is how many of an event's notifications, which are sorted by app, ask for room together. A few that would be left of those
+// to the app go with the others.
+func (d *Delivery) together(works []*work) int {
 	n := slices.IndexFunc(works, func(w *work) bool { return w.charged != works[0].charged })
 	if n < 0 {
 		n = len(works)
 	}
-	if n > eventPiece+mostApart {
-		n = eventPiece
+	if n <= leastTogether {
+		return n
+	}
+	if most := min(max(d.windows.soon(works[0].charged)/2, leastTogether), mostTogether); n > most+mostApart {
+		n = most
 	}
 	return n
 }

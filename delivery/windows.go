@@ -86,6 +86,16 @@ func (s *windows) takeSome(shares []share) (taken []share) {
 	return taken
 }
 
+// soon is how many requests the app is likely to take within the patience of one that waits.
+func (s *windows) soon(app string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if a := s.apps[app]; a != nil {
+		return a.soon(s.now(), false)
+	}
+	return firstWindow
+}
+
 // hanging is how many of these apps have stopped answering.
 func (s *windows) hanging(shares []share) (n int) {
 	s.mu.Lock()
