@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -146,6 +147,48 @@ func New(db *redisdb.DB, o Options) *Live {
 		base: b, partitions: p, mover: m, editor: e, reservations: &reservations{b, p, m}, outbox: &outbox{b}, loader: &loader{b, p, m},
 		sweeper: &sweeper{base: b, partitions: p, mover: m, editor: e},
 	}
+}
+
+// partitionsOf gives a sale's partitions. Their number never changes, so a process reads it
+// once. A script that finds another number (Redis was emptied, and the sale made anew) says so,
+// and reroute reads it again.
+func (b *base) partitionsOf(ctx context.Context, sale string) ([]*partition, error) {
+	if known, ok := b.known.Load(sale); ok {
+		return known.([]*partition), nil
+	}
+	cmd := redis.NewStringCmd(ctx, "hget", newPartition(sale, 0).settings, "partitions")
+	if err := b.db.Share(ctx, redisdb.Read, cmd); err != nil {
+		return nil, err
+	}
+	n, err := cmd.Int()
+	if errors.Is(err, redis.Nil) {
+		return nil, ErrAbsent
+	}
+	if err != nil {
+		return nil, err
+	}
+	return b.remember(sale, n), nil
+}
+
+// remember keeps the partitions of a sale for later calls.
+func (b *base) remember(sale string, partitions int) []*partition {
+	if known, ok := b.known.Load(sale); ok && len(known.([]*partition)) == partitions {
+		return known.([]*partition)
+	}
+	parts := make([]*partition, partitions)
+	for i := range parts {
+		p := newPartition(sale, i)
+		p.reserves = b.newCrowd(p, func() crowdScript { return b.reserveScript(partitions) })
+		p.ends = b.newCrowd(p, b.endScript)
+		p.turn = make(chan struct{}, 1)
+		parts[i] = p
+	}
+	b.known.Store(sale, parts)
+	select {
+	case b.wake <- struct{}{}:
+	default:
+	}
+	return parts
 }
 
 // write sends one command whose success is reported to a client.

@@ -11,47 +11,6 @@ import (
 	"fanfare/store/redisdb"
 )
 
-// partitionsOf gives a sale's partitions. Their number never changes, so a process reads it
-// once. A script that finds another number (Redis was emptied, and the sale made anew) says so,
-// and reroute reads it again.
-func (b *base) partitionsOf(ctx context.Context, sale string) ([]*partition, error) {
-	if known, ok := b.known.Load(sale); ok {
-		return known.([]*partition), nil
-	}
-	cmd := redis.NewStringCmd(ctx, "hget", newPartition(sale, 0).settings, "partitions")
-	if err := b.db.Share(ctx, redisdb.Read, cmd); err != nil {
-		return nil, err
-	}
-	n, err := cmd.Int()
-	if errors.Is(err, redis.Nil) {
-		return nil, ErrAbsent
-	}
-	if err != nil {
-		return nil, err
-	}
-	return b.remember(sale, n), nil
-}
-
-func (b *base) remember(sale string, partitions int) []*partition {
-	if known, ok := b.known.Load(sale); ok && len(known.([]*partition)) == partitions {
-		return known.([]*partition)
-	}
-	parts := make([]*partition, partitions)
-	for i := range parts {
-		p := newPartition(sale, i)
-		p.reserves = b.newCrowd(p, func() crowdScript { return b.reserveScript(partitions) })
-		p.ends = b.newCrowd(p, b.endScript)
-		p.turn = make(chan struct{}, 1)
-		parts[i] = p
-	}
-	b.known.Store(sale, parts)
-	select {
-	case b.wake <- struct{}{}:
-	default:
-	}
-	return parts
-}
-
 // register tells the sweepers of all processes of a sale, or that it changed: each time it
 // writes another text.
 func (b *base) register(ctx context.Context, sale string, partitions int) error {
