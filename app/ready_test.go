@@ -6,7 +6,6 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -19,11 +18,12 @@ import (
 func TestProbesShareOneReading(t *testing.T) {
 	t.Parallel()
 	redis := storetest.Redis(t)
+	readings := func() int { return storetest.Calls(t, redis.Client(), "hgetall") } // each sends it once, for paused apps
 	for name, more := range map[string][]string{"Public": nil, "Private": {"FANFARE_METRICS_ADDR=127.0.0.1:1"}} {
 		t.Run(name, func(t *testing.T) {
 			a := mustBuildApp(t, append(more, "FANFARE_REDIS_URL="+redis.URL())...)
 			public, private := a.handlers()
-			before, began := readingsOf(t, redis), time.Now()
+			before, began := readings(), time.Now()
 			var all sync.WaitGroup
 			for range 10 {
 				all.Go(func() {
@@ -38,26 +38,11 @@ func TestProbesShareOneReading(t *testing.T) {
 			}
 			all.Wait()
 			seconds := int(time.Since(began) / time.Second)
-			if n := readingsOf(t, redis) - before; n < 1 || n > seconds+1 {
+			if n := readings() - before; n < 1 || n > seconds+1 {
 				t.Errorf("Redis was asked %d times in %d seconds", n, seconds)
 			}
 		})
 	}
-}
-
-// readingsOf counts the command that every reading sends to Redis once: the one for paused apps.
-func readingsOf(t *testing.T, redis *storetest.RedisServer) int {
-	t.Helper()
-	text, err := redis.Client().Info(t.Context(), "commandstats").Result()
-	storetest.Must(t, err)
-	_, rest, found := strings.Cut(text, "cmdstat_hgetall:calls=")
-	if !found {
-		return 0
-	}
-	digits, _, _ := strings.Cut(rest, ",")
-	n, err := strconv.Atoi(digits)
-	storetest.Must(t, err)
-	return n
 }
 
 // mustBuildApp builds an app that has a database of its own and runs nothing. Without the URL of a Redis it has the

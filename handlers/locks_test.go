@@ -149,17 +149,9 @@ func TestL1_AWaitDoesNotPoll(t *testing.T) {
 	t.Parallel()
 	w := setupOn(t, storetest.Open(t, storetest.Redis(t).URL()))
 	w.acquire(t, `{"lease_ms":86400000}`)
-	acquires := regexp.MustCompile(`cmdstat_evalsha:calls=(\d+)`)
-	count := func() int {
-		text, err := w.db.Client().Info(t.Context(), "commandstats").Result()
-		storetest.Must(t, err)
-		n, err := strconv.Atoi(acquires.FindStringSubmatch(text)[1])
-		storetest.Must(t, err)
-		return n
-	}
-	before := count()
+	before := storetest.Calls(t, w.db.Client(), "evalsha")
 	w.post(lockX+"/acquire", `{"wait_ms":1500}`).wants(t, 409, held(1))
-	if n := count() - before; n > 2 {
+	if n := storetest.Calls(t, w.db.Client(), "evalsha") - before; n > 2 {
 		t.Errorf("it asked %d times in 1.5 s, want once before it listens and once after", n)
 	}
 }

@@ -69,22 +69,12 @@ func TestQueueMetricsAreReadOnceForManyScrapes(t *testing.T) {
 	redis := storetest.Redis(t)
 	w := setupOn(t, storetest.Open(t, redis.URL()))
 	w.get("/metrics")
-	calls := func() string {
-		text, err := redis.Client().Info(t.Context(), "commandstats").Result()
-		storetest.Must(t, err)
-		for line := range strings.Lines(text) {
-			if strings.HasPrefix(line, "cmdstat_evalsha:") {
-				return strings.Split(line, ",")[0]
-			}
-		}
-		return ""
-	}
-	before, began := calls(), time.Now()
+	before, began := storetest.Calls(t, redis.Client(), "evalsha"), time.Now()
 	for range 20 {
 		w.get("/metrics")
 	}
-	if after := calls(); after != before && time.Since(began) < 2*time.Second {
-		t.Errorf("20 scrapes: %s became %s", before, after)
+	if after := storetest.Calls(t, redis.Client(), "evalsha"); after != before && time.Since(began) < 2*time.Second {
+		t.Errorf("20 scrapes: %d scripts became %d", before, after)
 	}
 }
 

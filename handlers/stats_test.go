@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -108,18 +107,6 @@ func (f *follower) wantEndAfterStats() {
 	}
 }
 
-// evaluated is how many scripts a Redis has run.
-func evaluated(t *testing.T, r *storetest.RedisServer) (calls int64) {
-	t.Helper()
-	info, err := r.Client().InfoMap(t.Context(), "commandstats").Result()
-	storetest.Must(t, err)
-	_, text, _ := strings.Cut(info["Commandstats"]["cmdstat_evalsha"], "calls=")
-	text, _, _ = strings.Cut(text, ",")
-	calls, err = strconv.ParseInt(text, 10, 64)
-	storetest.Must(t, err)
-	return calls
-}
-
 // N18: a process reads the figures once for all streams, and not at all without one.
 func TestN18_OneReadingForAll(t *testing.T) {
 	t.Parallel()
@@ -128,10 +115,10 @@ func TestN18_OneReadingForAll(t *testing.T) {
 	w := setupOn(t, storetest.Open(t, redis.URL()))
 	w.post("/v1/events", anEvent).wants(t, 202, `{"id":"*"}`) // its age makes each reading another one
 	w.get("/v1/stats")
-	before := evaluated(t, redis)
+	before := storetest.Calls(t, redis.Client(), "evalsha")
 	w.get("/v1/stats")
-	each := evaluated(t, redis) - before
-	before, began := evaluated(t, redis), time.Now()
+	each := storetest.Calls(t, redis.Client(), "evalsha") - before
+	before, began := storetest.Calls(t, redis.Client(), "evalsha"), time.Now()
 	var all [streams]*follower
 	for i := range all {
 		all[i] = w.followStats()
@@ -146,14 +133,14 @@ func TestN18_OneReadingForAll(t *testing.T) {
 	for _, f := range all {
 		f.close()
 	}
-	read := float64(evaluated(t, redis)-before) / float64(each)
+	read := float64(storetest.Calls(t, redis.Client(), "evalsha")-before) / float64(each)
 	if most := time.Since(began).Seconds()/2 + 2; each == 0 || len(readings) < events || read > most {
 		t.Errorf("the figures were read %.1f times, for %d streams with %d different events in %v", read, streams, len(readings), time.Since(began))
 	}
 	storetest.Eventually(t, soon, "the streams are closed", func() bool { return strings.Contains(w.get("/metrics").body, "\nfanfare_open_streams 0\n") })
-	last, since := evaluated(t, redis), time.Now()
+	last, since := storetest.Calls(t, redis.Client(), "evalsha"), time.Now()
 	storetest.Eventually(t, soon, "nothing is read any more", func() bool {
-		if now := evaluated(t, redis); now != last {
+		if now := storetest.Calls(t, redis.Client(), "evalsha"); now != last {
 			last, since = now, time.Now()
 		}
 		return time.Since(since) > 5*time.Second

@@ -745,22 +745,13 @@ func TestU2_MembershipIsCheckedInTheCallsOwnScript(t *testing.T) {
 	admin := "Authorization: Bearer " + w.mustKey(api.ScopeAdmin)
 	w.post("/v1/chats", `{"id":"team","creator":"alice"}`, admin)
 	alice := w.mustToken("alice")
-	scripts := func(c call) int64 {
+	scripts := func(c call) int {
 		w.do(c) // Redis has the script now
-		count := func() (n int64) {
-			for line := range strings.Lines(server.Client().Info(t.Context(), "commandstats").Val()) {
-				if rest, is := strings.CutPrefix(line, "cmdstat_evalsha:calls="); is {
-					_, err := fmt.Sscanf(rest, "%d", &n)
-					storetest.Must(t, err)
-				}
-			}
-			return n
-		}
-		before := count()
+		before := storetest.Calls(t, server.Client(), "evalsha")
 		if a := w.do(c); a.status >= 300 {
 			t.Errorf("%s: %d %s", c.path, a.status, a.body)
 		}
-		return count() - before
+		return storetest.Calls(t, server.Client(), "evalsha") - before
 	}
 	for _, c := range []call{get("/v1/chats/team"), get("/v1/chats/team/members"), get("/v1/chats/team/messages?user=alice"), post("/v1/chats/team/messages", `{"sender":"alice","text":"x"}`)} {
 		if key, user := scripts(c.with(admin)), scripts(c.with(alice)); key != user || user != 1 {

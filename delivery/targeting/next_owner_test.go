@@ -2,8 +2,6 @@ package targeting_test
 
 import (
 	"context"
-	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -133,13 +131,7 @@ func TestP4_NothingGoesToTheNextOwner(t *testing.T) {
 				storetest.Must(t, p.apns.WaitTotal(under, soon+20*time.Second))
 				p.mustStayPrivate(s, ids, p.mustChangeHands())
 				lasted := time.Since(began)
-				stats, err := server.Client().Info(t.Context(), "commandstats").Result()
-				storetest.Must(t, err)
-				var deferred int
-				if _, text, ok := strings.Cut(stats, "cmdstat_rpush:calls="); ok {
-					_, err = fmt.Sscanf(text, "%d", &deferred)
-					storetest.Must(t, err)
-				}
+				deferred := storetest.Calls(t, server.Client(), "rpush")
 				if most := len(ids) * (2 + int(lasted/time.Second)); deferred > most {
 					t.Errorf("%d times something was given back in %v, at most %d expected", deferred, lasted, most)
 				}

@@ -2,9 +2,7 @@ package targeting_test
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -65,7 +63,7 @@ func mustReadOnce(t *testing.T, users int) {
 	}
 	// Each reads the settings once, to be sent or to be refused. Scripts that run again and again call the same command, but far
 	// less often than one that reads its settings once more.
-	if n := mustCalls(t, server, "hmget"); n < 2*most || n >= all+most {
+	if n := storetest.Calls(t, server.Client(), "hmget"); n < 2*most || n >= all+most {
 		t.Errorf("the settings of %d users were read %d times while three of four waited %d times", all, n, len(waits))
 	}
 	release()
@@ -86,18 +84,4 @@ func (p *pipeline) mustNoteWaits(waits map[string]bool) {
 			waits[fmt.Sprint(n, " ", at)] = true
 		}
 	}
-}
-
-// mustCalls reads how often a command was called since the statistics of a Redis were reset.
-func mustCalls(t testing.TB, server *storetest.RedisServer, command string) int {
-	t.Helper()
-	stats, err := server.Client().Info(t.Context(), "commandstats").Result()
-	storetest.Must(t, err)
-	found := regexp.MustCompile(`cmdstat_` + command + `:calls=(\d+)`).FindStringSubmatch(stats)
-	if found == nil {
-		t.Fatalf("%s was not called", command)
-	}
-	n, err := strconv.Atoi(found[1])
-	storetest.Must(t, err)
-	return n
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -190,33 +189,15 @@ func TestP1_AcceptIsOneRoundTripWithoutSQL(t *testing.T) {
 				if key != "" {
 					once.Key += fmt.Sprint(try)
 				}
-				before := w.scriptCalls()
+				before := storetest.Calls(t, w.server.Client(), "evalsha")
 				w.mustAccept(r, once)
-				n = w.scriptCalls() - before
+				n = storetest.Calls(t, w.server.Client(), "evalsha") - before
 			}
 			if n != 1 {
 				t.Errorf("%s, key %q: %d script calls, want 1", name, key, n)
 			}
 		}
 	}
-}
-
-// scriptCalls counts the EVALSHA calls from clients so far.
-func (w *world) scriptCalls() int {
-	w.Helper()
-	client := w.server.Client()
-	info, err := client.Info(w.Context(), "commandstats").Result()
-	if err != nil {
-		w.Fatal(err)
-	}
-	for line := range strings.Lines(info) {
-		if rest, ok := strings.CutPrefix(line, "cmdstat_evalsha:calls="); ok {
-			n, _, _ := strings.Cut(rest, ",")
-			calls, _ := strconv.Atoi(n)
-			return calls
-		}
-	}
-	return 0
 }
 
 func TestP1_EventTypesAreFreshWithinASecond(t *testing.T) {

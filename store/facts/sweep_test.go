@@ -2,8 +2,6 @@ package facts
 
 import (
 	"context"
-	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -29,17 +27,6 @@ func (r *runners) start() (end func()) {
 	return cancel
 }
 
-// callsOf counts how often a command was called since the statistics of a server were reset.
-func callsOf(t testing.TB, c *redis.Client, command string) int {
-	t.Helper()
-	text, err := c.Info(t.Context(), "commandstats").Result()
-	storetest.Must(t, err)
-	_, text, _ = strings.Cut(text, "cmdstat_"+command+":calls=")
-	text, _, _ = strings.Cut(text, ",")
-	n, _ := strconv.Atoi(text)
-	return n
-}
-
 // While nothing happens, four processes look at the outboxes no more often than one.
 func TestProcessesSweepInTurns(t *testing.T) {
 	t.Parallel()
@@ -50,8 +37,8 @@ func TestProcessesSweepInTurns(t *testing.T) {
 	for range 4 {
 		defer r.start()()
 	}
-	storetest.Eventually(t, soon, "they sweep again and again", func() bool { return callsOf(t, server.Client(), "xrange") >= 6*chat.Buckets })
-	n := callsOf(t, server.Client(), "xrange")
+	storetest.Eventually(t, soon, "they sweep again and again", func() bool { return storetest.Calls(t, server.Client(), "xrange") >= 6*chat.Buckets })
+	n := storetest.Calls(t, server.Client(), "xrange")
 	// One sweep at first, one of the outboxes that rest, and one more in every turn.
 	if most := (2 + int(time.Since(began)/sweepEvery)) * chat.Buckets; n > most {
 		t.Errorf("%d outboxes were read in %v, want at most %d", n, time.Since(began), most)

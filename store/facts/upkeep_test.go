@@ -209,7 +209,7 @@ func TestE6_FactsAreErasedAtABoundedCost(t *testing.T) {
 	if most := counted.most.Load(); most > eraseAtOnce*erasePage {
 		t.Errorf("%d facts were read at once", most)
 	}
-	if dels := callsOf(t, server.Client(), "xdel"); dels != len(keys)+3 {
+	if dels := storetest.Calls(t, server.Client(), "xdel"); dels != len(keys)+3 {
 		t.Errorf("%d commands deleted facts, want one of each page", dels)
 	}
 }

@@ -48,12 +48,7 @@ func TestQ15_IdleWorkersAreQuiet(t *testing.T) {
 	if rate >= 1 {
 		t.Errorf("%.2f commands/s of an idle worker", rate)
 	}
-	woken := func() int64 {
-		v, _ := w.db.Client().InfoMap(t.Context(), "commandstats").Result()
-		var calls int64
-		fmt.Sscanf(v["Commandstats"]["cmdstat_xreadgroup"], "calls=%d", &calls)
-		return calls
-	}
+	woken := func() int { return storetest.Calls(t, w.db.Client(), "xreadgroup") }
 	calls := woken()
 	w.mustEnqueue(queue.Job{})
 	w.mustBeEmpty()

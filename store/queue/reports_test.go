@@ -109,11 +109,7 @@ func TestN9_ReportsAcrossATurnOfTheirParts(t *testing.T) {
 func TestN9_APartIsNotedOnce(t *testing.T) {
 	t.Parallel()
 	w := setup(t, storetest.Open(t, storetest.Redis(t).URL()))
-	zadds := func() (calls int) {
-		text := w.db.Client().InfoMap(t.Context(), "commandstats").Item("Commandstats", "cmdstat_zadd")
-		fmt.Sscanf(text, "calls=%d", &calls)
-		return calls
-	}
+	zadds := func() int { return storetest.Calls(t, w.db.Client(), "zadd") }
 	at := time.Now()
 	w.mustEnqueue(reported(w, 1, at)...)
 	before := zadds()

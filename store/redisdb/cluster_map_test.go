@@ -2,8 +2,6 @@ package redisdb_test
 
 import (
 	"fmt"
-	"regexp"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -14,8 +12,6 @@ import (
 	"fanfare/store/storetest"
 )
 
-var slotsCalls = regexp.MustCompile(`cmdstat_cluster\|slots:calls=(\d+)`)
-
 // mapReadings counts how often living masters of a Cluster were asked for the map of slots.
 func mapReadings(t *testing.T, c *storetest.RedisCluster, dead *storetest.RedisServer) (n int) {
 	t.Helper()
@@ -23,13 +19,7 @@ func mapReadings(t *testing.T, c *storetest.RedisCluster, dead *storetest.RedisS
 		if node == dead {
 			continue
 		}
-		text, err := node.Client().Info(t.Context(), "commandstats").Result()
-		mustNil(t, err)
-		if found := slotsCalls.FindStringSubmatch(text); found != nil {
-			calls, err := strconv.Atoi(found[1])
-			mustNil(t, err)
-			n += calls
-		}
+		n += storetest.Calls(t, node.Client(), "cluster|slots")
 	}
 	return n
 }

@@ -16,14 +16,9 @@ import (
 )
 
 // calls counts what a Redis executed of one script command by now.
-func (p *process) calls() int64 {
+func (p *process) calls() int {
 	p.t.Helper()
-	text, err := p.db.Client().Info(p.t.Context(), "commandstats").Result()
-	storetest.Must(p.t, err)
-	var n int64
-	_, err = fmt.Sscanf(infoText(text, "cmdstat_evalsha"), "calls=%d", &n)
-	storetest.Must(p.t, err)
-	return n
+	return storetest.Calls(p.t, p.db.Client(), "evalsha")
 }
 
 // S11: after sold_out a process answers from memory, without Redis, with the

@@ -278,18 +278,6 @@ func TestN18_KeptForADay(t *testing.T) {
 	}
 }
 
-// readHashes is how many hashes a Redis has read.
-func readHashes(t *testing.T, r *storetest.RedisServer) (calls int64) {
-	t.Helper()
-	info, err := r.Client().InfoMap(t.Context(), "commandstats").Result()
-	storetest.Must(t, err)
-	if text := info["Commandstats"]["cmdstat_hvals"]; text != "" {
-		_, err = fmt.Sscanf(text, "calls=%d,", &calls)
-		storetest.Must(t, err)
-	}
-	return calls
-}
-
 // mustWrite writes what a process counted in a minute that is over by so many minutes.
 func mustWrite(t *testing.T, r *storetest.RedisServer, field string, minute int64) {
 	t.Helper()
@@ -311,14 +299,14 @@ func TestN7_MinutesAreReadOnce(t *testing.T) {
 	for _, c := range []struct {
 		minutes, reads, shown, sum int
 	}{{60, 60, 2, 3}, {60, 0, 2, 3}, {3, 0, 2, 3}, {2, 0, 1, 2}, {1, 0, 1, 2}, {61, 61, 2, 3}, {60, 0, 2, 3}} {
-		before := readHashes(t, redis)
+		before := storetest.Calls(t, redis.Client(), "hvals")
 		all, err := s.Minutes(t.Context(), c.minutes)
 		storetest.Must(t, err)
 		sum := 0
 		for _, m := range all {
 			sum += int(m.Accepted)
 		}
-		if reads := int(readHashes(t, redis) - before); len(all) != c.shown || sum != c.sum || reads != c.reads {
+		if reads := storetest.Calls(t, redis.Client(), "hvals") - before; len(all) != c.shown || sum != c.sum || reads != c.reads {
 			t.Errorf("%d minutes: %d are shown with %d events after %d reads: want %+v", c.minutes, len(all), sum, reads, c)
 		}
 	}
@@ -334,10 +322,10 @@ func TestN7_TheLastMinuteIsReadAnew(t *testing.T) {
 	storetest.Eventually(t, soon, "a minute lasts long enough for the test", func() bool {
 		minute := present()
 		mustWrite(t, redis, "early", minute-1)
-		before, reads := accepted(t, s), readHashes(t, redis)
+		before, reads := accepted(t, s), storetest.Calls(t, redis.Client(), "hvals")
 		mustWrite(t, redis, "late", minute-1)
 		after := accepted(t, s)
-		reads = readHashes(t, redis) - reads
+		reads = storetest.Calls(t, redis.Client(), "hvals") - reads
 		if present() != minute {
 			return false
 		}

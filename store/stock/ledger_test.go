@@ -205,8 +205,8 @@ func TestS4_TheEndOfALargeLedger(t *testing.T) {
 	if n := c.Exists(t.Context(), parts[0].reservations, parts[0].sale).Val(); n != 0 {
 		t.Fatal("the sale is still there")
 	}
-	if calls(t, c, "unlink") != 1 || calls(t, c, "del") != 0 {
-		t.Errorf("the keys went by %d UNLINK and %d DEL", calls(t, c, "unlink"), calls(t, c, "del"))
+	if storetest.Calls(t, c, "unlink") != 1 || storetest.Calls(t, c, "del") != 0 {
+		t.Errorf("the keys went by %d UNLINK and %d DEL", storetest.Calls(t, c, "unlink"), storetest.Calls(t, c, "del"))
 	}
 	// The ledger is so large that an UNLINK leaves it to another thread of Redis.
 	if n := freedBeside(t, c) - before; n < 1 {

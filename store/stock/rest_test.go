@@ -6,31 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"fanfare/api"
 	"fanfare/store/redisdb"
 	"fanfare/store/storetest"
 )
-
-// calls counts how often a server ran a command since it began.
-func calls(t testing.TB, c *redis.Client, command string) int {
-	t.Helper()
-	text, err := c.Info(t.Context(), "commandstats").Result()
-	storetest.Must(t, err)
-	_, text, _ = strings.Cut(text, "cmdstat_"+command+":")
-	text, _, _ = strings.Cut(text, "\r\n")
-	_, text, _ = strings.Cut(text, "calls=")
-	text, _, _ = strings.Cut(text, ",")
-	n, _ := strconv.Atoi(text)
-	return n
-}
 
 // A sale that begins in a week, one in which nothing is held, one that is over, and one with
 // a hold that ends in ten minutes cost a sweeper no script each time it sweeps.
@@ -57,11 +41,11 @@ func TestQuietSalesRest(t *testing.T) {
 	storetest.Must(t, c.ConfigResetStat(t.Context()).Err())
 	began := time.Now()
 	w.sweepOn()
-	storetest.Eventually(t, patience, "it sweeps again and again", func() bool { return calls(t, c, "hscan") >= 50 })
+	storetest.Eventually(t, patience, "it sweeps again and again", func() bool { return storetest.Calls(t, c, "hscan") >= 50 })
 	// Each partition once at first, and once more in every openRest.
 	most := 4 * 8 * (2 + int(time.Since(began)/openRest))
-	if n := calls(t, c, "evalsha"); n < 4*8 || n > most {
-		t.Errorf("%d scripts in %d sweeps, want at most %d", n, calls(t, c, "hscan"), most)
+	if n := storetest.Calls(t, c, "evalsha"); n < 4*8 || n > most {
+		t.Errorf("%d scripts in %d sweeps, want at most %d", n, storetest.Calls(t, c, "hscan"), most)
 	}
 }
 
@@ -83,7 +67,7 @@ func TestS6_ASaleThatRestedIsChanged(t *testing.T) {
 			w.mustOpen(before)
 			storetest.Must(t, w.SettingsRecorded(t.Context(), w.sale, 1))
 			w.another(Options{}).sweepOn()
-			storetest.Eventually(t, patience, "all rest", func() bool { return calls(t, server.Client(), "hscan") >= 3 })
+			storetest.Eventually(t, patience, "all rest", func() bool { return storetest.Calls(t, server.Client(), "hscan") >= 3 })
 
 			c, err := w.Put(t.Context(), PutSale{
 				Sale: w.sale, Request: w.request(offer{stock: before.stock, partitions: 3, hold: 1000}), Match: Match{Version: 1},

@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"fanfare/store/redisdb"
 )
 
@@ -223,6 +225,18 @@ func mustFind(t testing.TB, names ...string) string {
 	}
 	t.Fatalf("%v is not installed; `make test` installs it", names)
 	return ""
+}
+
+// Calls is how often a Redis ran a command since it began, or since its statistics were reset.
+func Calls(t testing.TB, c redis.Cmdable, command string) (n int) {
+	t.Helper()
+	info, err := c.InfoMap(t.Context(), "commandstats").Result()
+	Must(t, err)
+	if text := info["Commandstats"]["cmdstat_"+command]; text != "" {
+		_, err = fmt.Sscanf(text, "calls=%d", &n)
+		Must(t, err)
+	}
+	return n
 }
 
 // UsedMemory is how many bytes Redis uses, without the buffers of its connections.
