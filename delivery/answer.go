@@ -163,10 +163,13 @@ var resultOf = map[transport.Outcome]func(d *Delivery, w *work, a transport.Answ
 		return queue.Result{Outcome: queue.Defer, Delay: a.RetryAfter}
 	},
 	transport.UnknownOutcome: func(d *Delivery, w *work, _ transport.Answer) queue.Result {
+		counts := map[string]int64{events.CountUnknown: 1}
 		if w.m.Push.NoRetryUnknown {
-			return failed("unknown_outcome")
+			r := failed("unknown_outcome")
+			r.Counts = counts
+			return r
 		}
-		return queue.Result{Outcome: queue.Defer, Reason: "unknown_outcome"}
+		return queue.Result{Outcome: queue.Defer, Counts: counts, Reason: "unknown_outcome"}
 	},
 }
 

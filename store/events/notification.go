@@ -97,6 +97,7 @@ func ParseMark(text string) (mark, user string) {
 const (
 	CountCreated   = "created"
 	CountRetrying  = "retrying"
+	CountUnknown   = "unknown_outcome"
 	LabelDelivered = "delivered"
 	LabelExpired   = "expired"
 	LabelFailed    = "failed"
