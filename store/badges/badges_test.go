@@ -267,7 +267,7 @@ func TestB1_AFullRedis(t *testing.T) {
 	t.Parallel()
 	db := patient(t, storetest.Open(t, storetest.Redis(t).URL()))
 	s := badges.New(db, badges.Options{})
-	storetest.Must(t, db.Client().ConfigSet(t.Context(), "maxmemory", "1mb").Err())
+	storetest.Must(t, db.Client().ConfigSet(t.Context(), "maxmemory", "1").Err())
 	if err := db.Client().Set(t.Context(), "more", "x", 0).Err(); err == nil {
 		t.Fatal("Redis has room")
 	}
