@@ -177,7 +177,7 @@ func TestL1_HoldsEndThoughRedisIsFull(t *testing.T) {
 		t.Errorf("an acquire: %d %s", a.status, a.body)
 	}
 	w.tell("renew", first).hold(t)
-	storetest.Must(t, w.db.Client().ConfigSet(t.Context(), "maxmemory", "1mb").Err()) // and now it takes no more
+	storetest.Must(t, w.db.Client().ConfigSet(t.Context(), "maxmemory", "1").Err()) // and now it takes no more
 	w.tell("renew", first).hold(t)
 	w.tell("done", first).wants(t, 200, `{"state":"done","fence":"*"}`)
 	w.post("/v1/locks/y/fail", `{"token":"`+second.Token+`"}`).wants(t, 200, `{"state":"free","fence":"*"}`)

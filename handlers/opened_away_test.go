@@ -20,7 +20,7 @@ var outages = map[string]func(t *testing.T, w *world, r *storetest.RedisServer) 
 		return refuseWrites(t, r, []any{"CONFIG", "SET", "min-replicas-to-write", "1"}, []any{"CONFIG", "SET", "min-replicas-to-write", "0"})
 	},
 	"Full": func(t *testing.T, w *world, r *storetest.RedisServer) func() {
-		end := refuseWrites(t, r, []any{"CONFIG", "SET", "maxmemory", "1mb"}, []any{"CONFIG", "SET", "maxmemory", "0"})
+		end := refuseWrites(t, r, []any{"CONFIG", "SET", "maxmemory", "1"}, []any{"CONFIG", "SET", "maxmemory", "0"})
 		storetest.Eventually(t, soon, "the process knows that Redis is full", func() bool { return w.db.Overloaded() != nil })
 		return end
 	},

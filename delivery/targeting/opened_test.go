@@ -460,7 +460,7 @@ func TestO1_AFullRedis(t *testing.T) {
 	p.mustOpenedType()
 	p.mustDevice("bob", 1)
 	id := p.mustPostOf("seen", "bob")
-	storetest.Must(t, p.db.Client().ConfigSet(t.Context(), "maxmemory", "1mb").Err())
+	storetest.Must(t, p.db.Client().ConfigSet(t.Context(), "maxmemory", "1").Err())
 	if err := p.db.Client().Set(t.Context(), "more", "x", 0).Err(); err == nil {
 		t.Fatal("Redis has room")
 	}

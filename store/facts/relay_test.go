@@ -212,7 +212,7 @@ func TestAFullRedisMovesFacts(t *testing.T) {
 	id := queue.NewID(1, time.Now())
 	r.mustLeave(0, noteEnded, id, "")
 	r.over[id] = true
-	storetest.Must(t, server.Client().ConfigSet(t.Context(), "maxmemory", "1mb").Err())
+	storetest.Must(t, server.Client().ConfigSet(t.Context(), "maxmemory", "1").Err())
 	if err := server.Client().Set(t.Context(), "x", "y", 0).Err(); err == nil {
 		t.Fatal("Redis is not full")
 	}

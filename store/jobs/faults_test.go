@@ -220,7 +220,7 @@ func TestJ8_AFullRedis(t *testing.T) {
 	enqueue(t, s, q, slicesOf(8, api.JobRequest{Key: "k"})...)
 	enqueue(t, s, q, slicesOf(8, api.JobRequest{})...)
 	jobs := claim(t, s, q, 5, time.Minute)
-	storetest.Must(t, s.db.Client().ConfigSet(t.Context(), "maxmemory", "1mb").Err())
+	storetest.Must(t, s.db.Client().ConfigSet(t.Context(), "maxmemory", "1").Err())
 	if _, _, err := s.Enqueue(t.Context(), q, []api.JobRequest{{Type: "t"}}, api.Idempotency{}); api.CodeOf(err) != api.CodeOverloaded {
 		t.Errorf("a new job: %v", err)
 	}

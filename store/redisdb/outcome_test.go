@@ -140,7 +140,7 @@ func TestMemory(t *testing.T) {
 	w := setup(t)
 	mustNil(t, w.Overloaded())
 	mustNil(t, w.server.Client().Set(t.Context(), "ballast", make([]byte, 1<<20), 0).Err())
-	mustNil(t, w.server.Client().ConfigSet(t.Context(), "maxmemory", "1mb").Err())
+	mustNil(t, w.server.Client().ConfigSet(t.Context(), "maxmemory", "1").Err())
 	storetest.Eventually(t, 30*time.Second, "overloaded", func() bool { return w.Overloaded() != nil })
 	var e *api.Error
 	if err := w.Overloaded(); !errors.As(err, &e) || e.Code != api.CodeOverloaded || e.RetryAfter <= 0 {

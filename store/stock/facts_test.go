@@ -641,7 +641,7 @@ func TestAFullRedisTellsFacts(t *testing.T) {
 	w.mustOpen(offer{stock: map[string]int64{"s": 10}, hold: 600_000})
 	held, orders := w.mustReserve("h", units("s", 1)), w.soldOrders(2, 1)
 	w.overdue(held.ID)
-	storetest.Must(t, server.Client().ConfigSet(t.Context(), "maxmemory", "1mb").Err())
+	storetest.Must(t, server.Client().ConfigSet(t.Context(), "maxmemory", "1").Err())
 	if err := server.Client().Set(t.Context(), "x", "y", 0).Err(); err == nil {
 		t.Fatal("Redis is not full")
 	}

@@ -25,7 +25,7 @@ func TestS6_HoldsEndThoughRedisIsFull(t *testing.T) {
 			due, held := w.mustReserve("u", units("s", 2)).ID, w.mustReserve("v", units("s", 3)).ID
 			paid := w.mustReserve("w", units("s", 4)).ID
 			w.overdue(due)
-			storetest.Must(t, w.db.Client().ConfigSet(t.Context(), "maxmemory", "1mb").Err())
+			storetest.Must(t, w.db.Client().ConfigSet(t.Context(), "maxmemory", "1").Err())
 			if err := end(w, due, held); err != nil {
 				t.Errorf("while Redis is full: %v", err)
 			}

@@ -303,7 +303,7 @@ func TestV1_AFullRedis(t *testing.T) {
 			at = storetest.Faulty(t, db, func(string, bool) error { return nil })
 			v, c = NewValues(at), NewCounters(at)
 		}
-		storetest.Must(t, db.Client().ConfigSet(t.Context(), "maxmemory", "1mb").Err())
+		storetest.Must(t, db.Client().ConfigSet(t.Context(), "maxmemory", "1").Err())
 		storetest.Eventually(t, soon, "fanfare sees it", func() bool { return db.Overloaded() != nil })
 		if (at.Overloaded() != nil) != seen {
 			t.Errorf("seen: %v", !seen)
