@@ -229,9 +229,9 @@ func (a *app) erasePresence(ctx context.Context, o *record.Operation) (erasure.F
 	return erasure.Found{Busy: present}, err
 }
 
-// awaitOutbox waits until the outbox does not name the user.
+// awaitOutbox waits until the outbox does not name the user, but for facts of what happened later.
 func (a *app) awaitOutbox(ctx context.Context, o *record.Operation) (erasure.Found, error) {
-	open, err := a.record.OpenErasure(ctx, o)
+	open, err := a.record.OpenErasure(ctx, o, a.resultsCome())
 	return erasure.Found{Busy: open > 0}, err
 }
 

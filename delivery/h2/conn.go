@@ -171,7 +171,7 @@ func (c *Conn) checkSilence() {
 // fail ends the connection and all calls on it. Only requests that were handed to TLS completely
 // can have been processed: the rest will never be sent.
 func (c *Conn) fail(err error) {
-	c.retire(err) // before an owner hears of it, and before another request is given to it
+	c.retire(err) // before an owner hears of it; what is given to it until then ends as unprocessed
 	c.mu.Lock()
 	if c.err != nil {
 		c.mu.Unlock()

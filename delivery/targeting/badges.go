@@ -16,7 +16,7 @@ func (t *Targeting) number(ctx context.Context, pages []*page) {
 	var asks []badges.Ask
 	for _, p := range pages {
 		for _, user := range p.reachable() {
-			asks = append(asks, badges.Ask{User: user, Event: p.event(), Mode: p.job.Push.Badge, Came: p.came(), Age: p.c.Clock().Sub(p.c.EnqueuedAt)})
+			asks = append(asks, badges.Ask{User: user, Event: p.event(), Mode: p.job.Push.Badge, Came: p.came(), Age: p.age()})
 		}
 	}
 	if len(asks) == 0 {

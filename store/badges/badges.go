@@ -164,7 +164,7 @@ type Ask struct {
 	// already, the number is that of the first time.
 	Mode api.BadgeMode
 	Came time.Time // when the event came
-	// Age is for how long the event has been in the queue.
+	// Age is for how long the event, or the part of it, has been in the queue.
 	Age time.Duration
 }
 

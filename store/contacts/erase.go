@@ -41,7 +41,7 @@ func (s *Store) EraseUploads(ctx context.Context, o *record.Operation) (found, b
 // done, or they would bring the user back into indexes.
 func (s *Store) EraseContacts(ctx context.Context, o *record.Operation) (found, busy bool, err error) {
 	for {
-		open, err := s.rec.OpenErasure(ctx, o)
+		open, err := s.rec.OpenErasure(ctx, o, 0)
 		if err != nil {
 			return found, true, fmt.Errorf("erase contacts: %w", err)
 		}

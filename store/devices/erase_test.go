@@ -103,7 +103,7 @@ func TestE7_GuardsOfLostTokensAreWaitedFor(t *testing.T) {
 					waits bool
 				}{{away, true}, {w.store, false}} {
 					mustRelayOnce(t, w, relay.by)
-					if n, err := w.rec.OpenErasure(ctx, o); err != nil || (n > 0) != relay.waits {
+					if n, err := w.rec.OpenErasure(ctx, o, 0); err != nil || (n > 0) != relay.waits {
 						t.Errorf("%d rows are waited for, %v; want any: %t", n, err, relay.waits)
 					}
 					if g := mustGuard(t, w, token(0)); g.Reaches("alice") != relay.waits || (g.User == "alice") != relay.waits {

@@ -28,23 +28,17 @@ func (s *Store) Outbox() map[string]record.OutboxHandler {
 	}
 }
 
-// relaySettings relays the users of rows, and writes the guards of the activities that made room. A row is done when both are.
+// relaySettings relays the users of rows. A row that names activities which made room is done once the rows of their guards are.
 func (s *Store) relaySettings(ctx context.Context, rows []record.OutboxRow) (done []string, err error) {
 	done, err = relaySubjects(s.relayUsers)(ctx, rows)
-	gone, waits := map[string][]string{}, map[string]bool{} // by row, by token
+	waits := map[string]bool{} // the ids of rows
 	for _, r := range rows {
 		for _, token := range r.Gone() {
-			gone[r.ID], waits[token] = append(gone[r.ID], token), true
+			open, failed := s.rec.GuardOpen(ctx, token)
+			waits[r.ID], err = waits[r.ID] || open || failed != nil, cmp.Or(err, failed)
 		}
 	}
-	written, failed := s.writeGuards(ctx, settingsChange{tokens: slices.Sorted(maps.Keys(waits))}) // also if a user's master is away
-	for _, token := range written {
-		delete(waits, token)
-	}
-	done = slices.DeleteFunc(done, func(row string) bool {
-		return slices.ContainsFunc(gone[row], func(token string) bool { return waits[token] })
-	})
-	return done, errors.Join(err, failed)
+	return slices.DeleteFunc(done, func(row string) bool { return waits[row] }), err
 }
 
 // relayBatch relays the users and then the tokens of a batch of devices.

@@ -108,10 +108,10 @@ func mustOutbox(t testing.TB, w *world) int {
 	return n
 }
 
-// mustRelayOnce hands a store all rows that wait, once. Those of guards that it cannot write stay.
+// mustRelayOnce hands a store all rows that wait, once, those of guards first. Those of guards that it cannot write stay.
 func mustRelayOnce(t testing.TB, w *world, s *devices.Store) {
 	t.Helper()
-	for _, kind := range []string{record.KindSettings, record.KindGuard} {
+	for _, kind := range []string{record.KindGuard, record.KindSettings} {
 		page, err := w.rec.OutboxPage(t.Context(), kind, 0, record.OpenRow{}, 1000)
 		storetest.Must(t, err)
 		rows := make([]record.OutboxRow, len(page))

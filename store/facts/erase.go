@@ -23,7 +23,7 @@ const erasePage, eraseAtOnce = 1000, 8
 type Erased struct {
 	// Before counts the facts of what had happened when the operation began. Facts of what happened later are deleted, too.
 	Before int64
-	// Any says that some were deleted of what had happened when the operation began, or happened so soon afterwards that it may come from
+	// Any is for EraseLeft. It says that some were deleted of what had happened when the operation began, or happened so soon afterwards that it may come from
 	// what was there before. The operation has to look again then. It does not look again for facts of what happened later: those of a
 	// name that goes on being used never end.
 	Any bool

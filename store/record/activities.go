@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
@@ -197,14 +198,17 @@ func (db *DB) DeleteActivities(ctx context.Context, user string, tokens []string
 	}})
 }
 
-// PurgeActivities removes activities that ended a minute ago. It reads no others.
+// PurgeActivities removes activities that ended a minute ago, and announces their guards, which name their users. It reads no others.
 func (db *DB) PurgeActivities(ctx context.Context) (more bool, err error) {
 	var tokens []string
 	err = db.list(ctx, &tokens, db.d.endedActivities(), chunk)
 	if err != nil || len(tokens) == 0 {
 		return false, err
 	}
-	err = db.exec(ctx, "DELETE FROM devices WHERE token IN (?) AND object <> '' AND ends_at < "+db.d.now, tokens)
+	err = db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
+		_, err := execIn(ctx, tx, "DELETE FROM devices WHERE token IN (?) AND object <> '' AND ends_at < "+db.d.now, tokens)
+		return cmp.Or(err, db.announce(ctx, tx, guardRows(tokens, "")))
+	})
 	return len(tokens) == chunk, err
 }
 

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -117,7 +118,7 @@ func (db *DB) putDevices(ctx context.Context, tx *sqlx.Tx, list []deviceRow, own
 	if err != nil {
 		return nil, err
 	}
-	if err := makeRooms(ctx, tx, list, old, field); err != nil {
+	if err := db.makeRooms(ctx, tx, list, old, field); err != nil {
 		return nil, err
 	}
 	return old, db.saveDevices(ctx, tx, list, old)
@@ -192,8 +193,8 @@ func insertDevices(ctx context.Context, tx *sqlx.Tx, list []deviceRow, onConflic
 }
 
 // makeRooms makes sure that the new devices of each user fit. It removes the devices that were dropped
-// longest ago, and names the new ones that do not fit.
-func makeRooms(ctx context.Context, tx *sqlx.Tx, list []deviceRow, old map[string]deviceRow, field func(int) string) error {
+// longest ago, announces their guards, which name the user, and names the new ones that do not fit.
+func (db *DB) makeRooms(ctx context.Context, tx *sqlx.Tx, list []deviceRow, old map[string]deviceRow, field func(int) string) error {
 	more, to := map[string][]int{}, make(map[string]string, len(list))
 	for i := range list {
 		d := &list[i]
@@ -207,6 +208,7 @@ func makeRooms(ctx context.Context, tx *sqlx.Tx, list []deviceRow, old map[strin
 		return err
 	}
 	var full []int
+	var removed []string
 	for _, user := range slices.Sorted(maps.Keys(tight)) {
 		// A device that the batch gives to another user leaves, and one that it revives stays.
 		have := slices.DeleteFunc(tight[user], func(d deviceRow) bool { return to[d.Token] != "" && to[d.Token] != user })
@@ -217,6 +219,7 @@ func makeRooms(ctx context.Context, tx *sqlx.Tx, list []deviceRow, old map[strin
 				if _, err := tx.ExecContext(ctx, "DELETE FROM devices WHERE token = ?", d.Token); err != nil {
 					return err
 				}
+				removed = append(removed, d.Token)
 			}
 		}
 		full = append(full, more[user][len(more[user])-max(excess, 0):]...)
@@ -227,7 +230,7 @@ func makeRooms(ctx context.Context, tx *sqlx.Tx, list []deviceRow, old map[strin
 		fields[i] = api.FieldError{Field: field(n), Rule: "max",
 			Message: fmt.Sprintf("would be one more than the %d devices a user may have", api.MaxDevices)}
 	}
-	return api.InvalidFields(fields)
+	return cmp.Or(api.InvalidFields(fields), db.announce(ctx, tx, guardRows(removed, "")))
 }
 
 // tightUsers returns the devices on record of those users who would have too many with more of

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"strings"
+	"time"
 
 	"github.com/jmoiron/sqlx"
 
@@ -222,13 +223,14 @@ func (db *DB) EraseAnswers(ctx context.Context, o *Operation, after string) (nex
 const answersPage, ordersPage = 2000, 5000
 
 // OpenErasure counts the rows of the outbox that name a user or belong to the operation, and were
-// there when it began or made by it, and all facts that name the user. Rows of guards name nobody. All that were there when it
-// began count, because a guard that is not written may still name the user.
-func (db *DB) OpenErasure(ctx context.Context, o *Operation) (n int64, err error) {
+// there when it began or made by it, and the facts that name the user of what happened at most late after that: those of a name that
+// goes on being used never end. Rows of guards name nobody. All that were there when it began count, because a guard that is not
+// written may still name the user.
+func (db *DB) OpenErasure(ctx context.Context, o *Operation, late time.Duration) (n int64, err error) {
 	quoted, named := `"`+o.Subject+`"`, db.d.position+"(payload, ?) > 0"
-	err = db.get(ctx, &n, "SELECT COUNT(*) FROM outbox WHERE kind IN (?, ?, ?, ?, ?, ?, ?, ?) AND ("+named+" OR kind = ? AND "+named+
+	err = db.get(ctx, &n, "SELECT COUNT(*) FROM outbox WHERE kind IN (?, ?, ?, ?, ?, ?, ?, ?) AND ("+named+" OR kind = ? AND created_at <= ? AND "+named+
 		" OR created_at <= ? AND (kind = ? OR kind IN (?, ?, ?, ?) AND subject = ? OR kind IN (?, ?, ?) AND "+named+"))",
-		KindSettings, KindGuard, KindContact, KindUpload, KindRebuild, KindContacts, KindDevices, KindFact, o.ID, KindFact, quoted, o.CreatedAt,
+		KindSettings, KindGuard, KindContact, KindUpload, KindRebuild, KindContacts, KindDevices, KindFact, o.ID, KindFact, o.CreatedAt+late.Milliseconds(), quoted, o.CreatedAt,
 		KindGuard, KindSettings, KindContact, KindContacts, KindRebuild, o.Subject, KindContact, KindContacts, KindDevices, quoted)
 	return n, err
 }

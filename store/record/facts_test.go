@@ -180,7 +180,7 @@ func TestH1_ABatchTellsWhatItMoves(t *testing.T) {
 	})
 }
 
-// E7: an operation is not done while the outbox has a fact that names its user and was there when it began.
+// E7: an operation is not done while the outbox has a fact that names its user and was there when it began, or soon after that.
 func TestE7_FactsOnRecordAreWaitedFor(t *testing.T) {
 	t.Parallel()
 	eachRecord(t, func(t *testing.T, db *record.DB) {
@@ -202,7 +202,7 @@ func TestE7_FactsOnRecordAreWaitedFor(t *testing.T) {
 					storetest.Must(t, db.DeleteOutbox(ctx, row.ID))
 				}
 			}
-			n, err := db.OpenErasure(ctx, o)
+			n, err := db.OpenErasure(ctx, o, 0)
 			storetest.Must(t, err)
 			return n
 		}
@@ -214,6 +214,13 @@ func TestE7_FactsOnRecordAreWaitedFor(t *testing.T) {
 		storetest.Must(t, db.DeleteOutbox(ctx, rows[0].ID))
 		if n := open(); n != 0 {
 			t.Errorf("%d rows are waited for", n)
+		}
+		storetest.Eventually(t, time.Minute, "the moment of the beginning is over", func() bool { return time.Now().UnixMilli() > o.CreatedAt+1 })
+		mustPut(t, db, "alice", token(9))
+		setState(t, db, token(9), api.DeviceDropped, "Unregistered")
+		soon := open()
+		if later, err := db.OpenErasure(ctx, o, time.Minute); err != nil || soon != 0 || later != 1 {
+			t.Errorf("of what happened after the beginning %d rows are waited for at once, and %d for a minute, %v", soon, later, err)
 		}
 	})
 }

@@ -207,7 +207,7 @@ func TestE2_SettingsGoOnAboveTheirVersions(t *testing.T) {
 		if err != nil || len(c.Users) != 1 {
 			t.Fatal(c, err)
 		}
-		if n, err := db.OpenErasure(ctx, o); err != nil || n < 2 {
+		if n, err := db.OpenErasure(ctx, o, 0); err != nil || n < 2 {
 			t.Errorf("%d rows of the outbox, %v; want those of settings and guard", n, err)
 		}
 		gone, bound, err := db.ForgetSettings(ctx, "alice")

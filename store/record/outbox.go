@@ -12,7 +12,7 @@ import (
 // Kinds of outbox rows. The package that relays a kind is named with it.
 const (
 	// KindSettings: a user's settings changed; subject is the user (store/devices). If activities made room, the payload has
-	// their tokens (OutboxRow.Gone), and the row is done when their guards are written, too.
+	// their tokens (OutboxRow.Gone), and the row is done after those of their guards.
 	KindSettings = "settings"
 	// KindGuard: a device changed hands or state; subject is the token (store/devices). The row names no user.
 	KindGuard = "guard"
@@ -96,6 +96,12 @@ func (db *DB) OutboxOpen(ctx context.Context, id string) (bool, error) {
 	var n int
 	err := db.get(ctx, &n, "SELECT COUNT(*) FROM outbox WHERE id = ?", id)
 	return n > 0, err
+}
+
+// GuardOpen reports whether the guard of a token has not been relayed yet.
+func (db *DB) GuardOpen(ctx context.Context, token string) (bool, error) {
+	open, err := db.openOutbox(ctx, KindGuard, token)
+	return len(open) > 0, err
 }
 
 // openOutbox names the open rows of one kind about one subject.
