@@ -15,7 +15,8 @@ import (
 // once, and no iPhone gets one again.
 func TestP5_ABurstWaitsForFCMThroughAKill(t *testing.T) {
 	t.Parallel()
-	const users, batches, batch, mostBytes = 30, 3, 100, 6 << 10
+	const users, batches, batch = 30, 3, 100
+	const eachEvent, eachJob, window, timeout = 6 << 10, 3 << 9, 1000, 20 * time.Second
 	redis, dir := storetest.Redis(t), t.TempDir()
 	a := androidFiles(t)
 	vars := append(a.vars(), "FANFARE_REDIS_URL="+redis.URL(), "FANFARE_LOG_LEVEL=error", "FANFARE_NOTIFICATION_LEASE=4s")
@@ -29,7 +30,7 @@ func TestP5_ABurstWaitsForFCMThroughAKill(t *testing.T) {
 	a.mustEnd(a.mustPost(greeting(to...)))
 	a.fcm.Script(func(*fcmtest.Request) fcmtest.Answer { return fcmtest.Answer{Fault: exchangetest.Hang} })
 	a.mustFillFCM(t, to)
-	before, already := usedMemory(t, redis), a.apns.Total()
+	before, already, began := usedMemory(t, redis), a.apns.Total(), time.Now()
 	var ids []string
 	for range batches {
 		var events []map[string]any
@@ -42,17 +43,20 @@ func TestP5_ABurstWaitsForFCMThroughAKill(t *testing.T) {
 			ids = append(ids, e.ID)
 		}
 	}
-	storetest.Eventually(t, time.Minute, "all iPhones have all events, on record", func() bool {
+	// On a busy machine APNs may seem to hang, too: then events wait for a quarter of their age.
+	storetest.Eventually(t, 3*time.Minute, "all iPhones have all events, on record", func() bool {
 		delivered := 0
 		for _, id := range ids {
 			delivered += mustReport(t, a.program, id).Platforms["apns"].Delivered
 		}
 		return delivered == len(ids)*users
 	})
-	if grown := (usedMemory(t, redis) - before) / int64(len(ids)); grown > mostBytes {
-		t.Errorf("an event takes %d bytes of Redis while FCM hangs, at most %d", grown, mostBytes)
+	// Requests that FCM does not answer are jobs of their own after their time: those of a window at a time.
+	most := int64(len(ids)*eachEvent) + int64(1+time.Since(began)/timeout)*window*eachJob
+	if grown := usedMemory(t, redis) - before; grown > most {
+		t.Errorf("%d events take %d bytes of Redis while FCM hangs, at most %d", len(ids), grown, most)
 	} else {
-		t.Logf("%d bytes for each event", grown)
+		t.Logf("%d bytes for each event", grown/int64(len(ids)))
 	}
 	a.kill()
 	a.fcm.Script(nil)
