@@ -79,7 +79,7 @@ func TestShardSets(t *testing.T) {
 	}
 }
 
-// mustCertificate writes a self-signed pair of files for 127.0.0.1.
+// mustCertificate writes a self-signed pair of files for 127.0.0.1 and 0.0.0.0.
 func mustCertificate(t testing.TB, dir string, serial int64) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -87,7 +87,7 @@ func mustCertificate(t testing.TB, dir string, serial int64) {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: "fanfare"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: "fanfare"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv4zero},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Duration(serial) * time.Hour),
 	}
 	cert, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)

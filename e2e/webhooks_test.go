@@ -1,18 +1,21 @@
 package e2e
 
 import (
+	"crypto/tls"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"io"
 	"log"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -35,14 +38,20 @@ type hookReceiver struct {
 	answer func(n int, w http.ResponseWriter)
 }
 
+// newHookReceiver makes a receiver that is still to be started.
+func newHookReceiver(t testing.TB, answer func(n int, w http.ResponseWriter)) *hookReceiver {
+	r := &hookReceiver{t: t, order: map[string][]string{}, seen: map[string]bool{}, answer: answer}
+	r.Server = httptest.NewUnstartedServer(http.HandlerFunc(r.serve))
+	r.Config.ErrorLog = log.New(io.Discard, "", 0)
+	t.Cleanup(r.Close)
+	return r
+}
+
 // mustReceive starts a receiver. vars let a server connect to it.
 func mustReceive(t testing.TB, answer func(n int, w http.ResponseWriter)) (r *hookReceiver, vars []string) {
 	t.Helper()
-	r = &hookReceiver{t: t, order: map[string][]string{}, seen: map[string]bool{}, answer: answer}
-	r.Server = httptest.NewUnstartedServer(http.HandlerFunc(r.serve))
-	r.Config.ErrorLog = log.New(io.Discard, "", 0)
+	r = newHookReceiver(t, answer)
 	r.StartTLS()
-	t.Cleanup(r.Close)
 	file := filepath.Join(t.TempDir(), "roots.pem")
 	storetest.Must(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: r.Certificate().Raw}), 0o600))
 	return r, []string{"SSL_CERT_FILE=" + file, "FANFARE_WEBHOOK_NETS=127.0.0.0/8"}
@@ -165,6 +174,12 @@ func (p *program) mustHook(id, to string, r *hookReceiver) {
 	storetest.Eventually(p.t, time.Minute, "no fact is missing", func() bool { return time.Now().After(made.Since.Time) })
 }
 
+// mustEndEvent posts an event for nobody, which ends at once and is a fact.
+func (p *program) mustEndEvent() {
+	p.t.Helper()
+	p.must(202, nil, http.MethodPost, "/v1/events", map[string]any{"type": "t", "audience": map[string]any{"users": []string{"nobody"}}, "alert": map[string]any{"title": "x"}})
+}
+
 // H4, H5, H8: while one receiver hangs, another one gets its facts. A webhook to the server itself is not connected to.
 func TestH4_OneReceiverAway(t *testing.T) {
 	t.Parallel()
@@ -177,7 +192,7 @@ func TestH4_OneReceiverAway(t *testing.T) {
 	p.mustHook("self", p.base+"/v1/events", nil)
 	p.mustHook("shop", r.URL, r)
 	for i := range 20 {
-		p.must(202, nil, http.MethodPost, "/v1/events", map[string]any{"type": "t", "audience": map[string]any{"users": []string{"nobody"}}, "alert": map[string]any{"title": "x"}})
+		p.mustEndEvent()
 		storetest.Eventually(t, 20*time.Second, "the fact", func() bool { return r.count() == i+1 })
 	}
 	var answer api.WebhookAnswer
@@ -198,5 +213,48 @@ func TestH4_OneReceiverAway(t *testing.T) {
 	}
 	if out := p.stdout.String() + p.stderr.String(); strings.Contains(out, r.secret) || strings.Contains(out, away.URL) {
 		t.Error("the log has a secret or a URL")
+	}
+}
+
+// H7: webhooks know no proxy, whichever the environment names. For 127.0.0.1 Go asks no proxy of the environment, and for 0.0.0.0,
+// which leads to the same machine, it does.
+func TestH7_NoProxyOfTheEnvironment(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	proxy := httptest.NewUnstartedServer(http.NotFoundHandler())
+	proxy.Config.ErrorLog = log.New(io.Discard, "", 0)
+	proxy.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+		if s == http.StateNew {
+			asked.Add(1)
+		}
+	}
+	proxy.Start()
+	t.Cleanup(proxy.Close)
+	dir := t.TempDir()
+	mustCertificate(t, dir, 1)
+	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"))
+	storetest.Must(t, err)
+	plain, secure := newHookReceiver(t, func(int, http.ResponseWriter) {}), newHookReceiver(t, func(int, http.ResponseWriter) {})
+	plain.Start()
+	secure.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
+	secure.StartTLS()
+	vars := []string{"SSL_CERT_FILE=" + filepath.Join(dir, "cert.pem"), "FANFARE_WEBHOOK_NETS=0.0.0.0/32,127.0.0.0/8"}
+	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"} {
+		vars = append(vars, name+"="+proxy.URL, strings.ToLower(name)+"="+proxy.URL)
+	}
+	p := mustServeMany(t, 1, vars...)[0]
+	for id, r := range map[string]*hookReceiver{"plain": plain, "secure": secure} {
+		p.mustHook(id, strings.Replace(r.URL, "127.0.0.1", "0.0.0.0", 1)+"/hook", r)
+		var answer api.WebhookAnswer
+		if p.must(200, &answer, http.MethodPost, "/v1/webhooks/"+id+"/test", nil); answer.Status != 200 {
+			t.Errorf("%s: %+v", id, answer)
+		}
+	}
+	p.mustEndEvent()
+	for id, r := range map[string]*hookReceiver{"plain": plain, "secure": secure} {
+		storetest.Eventually(t, 20*time.Second, "the fact is with "+id, func() bool { return r.count() == 2 })
+	}
+	if n := asked.Load(); n > 0 {
+		t.Errorf("the proxy was connected to %d times", n)
 	}
 }
