@@ -58,9 +58,14 @@ func (a *app) listensAt() []netip.AddrPort {
 	return nil
 }
 
-// noteListening notes the addresses at which this process listens.
+// noteListening notes the addresses at which this process listens, also for the commands of an in-process Redis.
 func (a *app) noteListening(fronts ...*front) {
 	var all []netip.AddrPort
+	for _, redis := range a.redises() {
+		if at, err := netip.ParseAddrPort(redis.Listens()); err == nil {
+			all = append(all, at)
+		}
+	}
 	for _, f := range fronts {
 		if f == nil {
 			continue

@@ -180,26 +180,32 @@ func (p *program) mustEndEvent() {
 	p.must(202, nil, http.MethodPost, "/v1/events", map[string]any{"type": "t", "audience": map[string]any{"users": []string{"nobody"}}, "alert": map[string]any{"title": "x"}})
 }
 
-// H4, H5, H8: while one receiver hangs, another one gets its facts. A webhook to the server itself is not connected to.
+// H4, H5, H8: while one receiver hangs, another one gets its facts. A webhook to the server itself is not connected to, at
+// neither of its addresses.
 func TestH4_OneReceiverAway(t *testing.T) {
 	t.Parallel()
 	hang := make(chan struct{})
 	away, trust := mustReceive(t, func(int, http.ResponseWriter) { <-hang })
 	t.Cleanup(func() { close(hang) })
 	r, _ := mustReceive(t, func(int, http.ResponseWriter) {})
-	p := mustServeMany(t, 1, trust...)[0]
+	private := fmt.Sprintf("127.0.0.1:%d", storetest.FreePort(t))
+	p := mustServeMany(t, 1, append(trust, "FANFARE_METRICS_ADDR="+private)...)[0]
 	p.mustHook("away", away.URL, away)
 	p.mustHook("self", p.base+"/v1/events", nil)
+	p.must(201, nil, http.MethodPut, "/v1/webhooks/private", map[string]any{"url": "http://" + private + "/metrics", "types": []string{api.FactEventDone}})
 	p.mustHook("shop", r.URL, r)
 	for i := range 20 {
 		p.mustEndEvent()
 		storetest.Eventually(t, 20*time.Second, "the fact", func() bool { return r.count() == i+1 })
 	}
-	var answer api.WebhookAnswer
-	p.must(200, &answer, http.MethodPost, "/v1/webhooks/self/test", nil)
-	if answer.Status != 0 || !strings.HasSuffix(answer.Error, "is an address of fanfare itself: it does not connect to it") {
-		t.Errorf("to itself: %+v", answer)
+	for _, id := range []string{"self", "private"} {
+		var answer api.WebhookAnswer
+		p.must(200, &answer, http.MethodPost, "/v1/webhooks/"+id+"/test", nil)
+		if answer.Status != 0 || !strings.HasSuffix(answer.Error, "is an address of fanfare itself: it does not connect to it") {
+			t.Errorf("to itself, %s: %+v", id, answer)
+		}
 	}
+	var answer api.WebhookAnswer
 	if p.must(200, &answer, http.MethodPost, "/v1/webhooks/shop/test", nil); answer.Status != 200 {
 		t.Errorf("to the shop: %+v", answer)
 	}

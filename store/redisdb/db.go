@@ -141,6 +141,14 @@ func (db *DB) Close() error {
 // Embedded says whether this is the in-process Redis.
 func (db *DB) Embedded() bool { return db.embedded != nil }
 
+// Listens is where this process listens for the commands of its in-process Redis, as host:port; "": this is another one.
+func (db *DB) Listens() string {
+	if db.embedded == nil {
+		return ""
+	}
+	return db.embedded.server.Addr()
+}
+
 // Cluster says whether keys live on several masters.
 func (db *DB) Cluster() bool { return db.kind == kindCluster }
 
