@@ -186,6 +186,30 @@ func TestH4_FailOver(t *testing.T) {
 	}
 }
 
+// H7: a secret that has ended signs nothing more, also while a webhook is not changed.
+func TestH7_AnEndedSecretSignsNoMore(t *testing.T) {
+	t.Parallel()
+	w := setup(t, 1)
+	s := newReceiver(t, nil)
+	_, first := w.mustPut("shop", s.URL, 10)
+	_, second, err := w.AddSecret(t.Context(), "shop")
+	storetest.Must(t, err)
+	s.expect(first, second)
+	w.start(poster(s))
+	w.feed.add(0, "a", "k", 1)
+	storetest.Eventually(t, soon, "a fact that both have signed", func() bool { return s.count() == 1 })
+	s.expect(second)
+	storetest.ExecSQLite(t, w.url, "UPDATE webhooks SET old_secrets = ?", `[{"secret":"`+first+`","until":1}]`)
+	// All webhooks are read again, at the latest after a minute, and now because there is another one.
+	_, _, err = w.Put(t.Context(), "other", &api.WebhookRequest{URL: s.URL, Types: []string{"a"}, State: api.WebhookOff}, api.Match{})
+	storetest.Must(t, err)
+	storetest.Eventually(t, soon, "a fact that only the new one has signed", func() bool {
+		w.feed.add(0, "a", "k", 1)
+		got := s.got()
+		return strings.Count(got[len(got)-1].header.Get("webhook-signature"), "v1,") == 1
+	})
+}
+
 // H4: a receiver that is away holds up its own webhook alone.
 func TestH4_OneReceiverIsAway(t *testing.T) {
 	t.Parallel()

@@ -1,6 +1,7 @@
 package record_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -98,6 +99,66 @@ func TestWebhooksOnRecord(t *testing.T) {
 		storetest.WantCode(t, err, api.CodeNotFound)
 		_, err = db.AddWebhookSecret(ctx, "b", "x")
 		storetest.WantCode(t, err, api.CodeNotFound)
+	})
+}
+
+// H7: the secret before the newest one signs for 24 h more. When the oldest has ended, it is gone and another can be made.
+func TestH7_SecretsEnd(t *testing.T) {
+	t.Parallel()
+	eachConnection(t, func(t *testing.T, db *record.DB) {
+		ctx := t.Context()
+		request := &api.WebhookRequest{URL: "https://a.example.com/", Types: []string{"x"}, Max: new(int64(1)), State: api.WebhookOn}
+		_, _, err := db.PutWebhook(ctx, "shop", request, api.Match{}, record.NewWebhook{Secret: "first", Series: "series"})
+		storetest.Must(t, err)
+		add := func(secret string) error {
+			w, err := db.AddWebhookSecret(ctx, "shop", secret)
+			if err == nil && w.OldSecretUntil.Sub(w.SecretAt.Time) != 24*time.Hour {
+				t.Errorf("the one before %s signs until %v, and that was made at %v", secret, w.OldSecretUntil, w.SecretAt)
+			}
+			return err
+		}
+		// pass lets some hours pass for the secrets that were replaced.
+		pass := func(hours int) {
+			t.Helper()
+			var text string
+			storetest.Must(t, db.SQL().GetContext(ctx, &text, "SELECT old_secrets FROM webhooks"))
+			var old []map[string]any
+			storetest.Must(t, json.Unmarshal([]byte(text), &old))
+			for _, one := range old {
+				one["until"] = int64(one["until"].(float64)) - int64(hours)*time.Hour.Milliseconds()
+			}
+			changed, err := json.Marshal(old)
+			storetest.Must(t, err)
+			_, err = db.SQL().ExecContext(ctx, "UPDATE webhooks SET old_secrets = ?", string(changed))
+			storetest.Must(t, err)
+		}
+		want := func(secrets ...string) {
+			t.Helper()
+			w, err := db.Webhook(ctx, "shop")
+			storetest.Must(t, err)
+			all, err := db.Webhooks(ctx)
+			storetest.Must(t, err)
+			if !slices.Equal(w.Secrets, secrets) || !slices.Equal(all[0].Secrets, secrets) || (w.OldSecretUntil == nil) != (len(secrets) == 1) {
+				t.Errorf("%v and %v sign, not %v; the one before the newest until %v", w.Secrets, all[0].Secrets, secrets, w.OldSecretUntil)
+			}
+		}
+		storetest.Must(t, add("second"))
+		pass(12)
+		storetest.Must(t, add("third"))
+		pass(11)
+		want("third", "second", "first")
+		storetest.WantCode(t, add("fourth"), api.CodeTooManyNames)
+		pass(1)
+		want("third", "second")
+		storetest.Must(t, add("fourth"))
+		want("fourth", "third", "second")
+		err = add("fifth")
+		storetest.WantCode(t, err, api.CodeTooManyNames)
+		if e, ok := errors.AsType[*api.Error](err); !ok || e.RetryAfter <= 11*time.Hour || e.RetryAfter > 12*time.Hour {
+			t.Errorf("another secret is refused with %+v", err)
+		}
+		pass(24)
+		want("fourth")
 	})
 }
 

@@ -64,6 +64,16 @@ func LockSQLite(t testing.TB, url string) (unlock func()) {
 	return unlock
 }
 
+// ExecSQLite runs a statement in an SQLite database, on a connection of its own.
+func ExecSQLite(t testing.TB, url, statement string, args ...any) {
+	t.Helper()
+	db, err := sql.Open("sqlite", strings.TrimPrefix(url, "sqlite:")+"?_pragma=busy_timeout(10000)")
+	Must(t, err)
+	defer db.Close()
+	_, err = db.ExecContext(t.Context(), statement, args...)
+	Must(t, err)
+}
+
 // MySQL is the URL of a fresh MariaDB database that has fanfare's tables. It is dropped when the test
 // ends. The server is the one in FANFARE_TEST_MYSQL_URL, or else one of this test binary.
 func MySQL(t testing.TB) string {

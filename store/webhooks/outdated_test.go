@@ -1,6 +1,7 @@
 package webhooks
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -15,6 +16,9 @@ func TestH4_AProcessWithoutTheDatabaseStops(t *testing.T) {
 	url := storetest.SQLite(t)
 	cut, back := storetest.Record(t, url), storetest.Record(t, url)
 	s := New(Options{Record: cut})
+	if s.o.Outdated != time.Minute {
+		t.Errorf("it knows them for %v", s.o.Outdated)
+	}
 	r := &api.WebhookRequest{URL: "https://shop.example.com/", Types: []string{api.FactEventDone}, Max: new(int64(1)), State: api.WebhookOn}
 	_, _, err := cut.PutWebhook(t.Context(), "shop", r, api.Match{}, record.NewWebhook{Secret: "secret", Series: "series"})
 	storetest.Must(t, err)
@@ -67,5 +71,38 @@ func TestH4_AProcessWhoseDatabaseHangsStops(t *testing.T) {
 		}
 	case <-time.After(30 * time.Second):
 		t.Error("it waits for an answer")
+	}
+}
+
+// H7: a process learns within a minute that a secret has ended, though nobody has changed the webhook.
+func TestH7_AProcessLearnsThatASecretEnded(t *testing.T) {
+	t.Parallel()
+	url := storetest.SQLite(t)
+	rec := storetest.Record(t, url)
+	s := New(Options{Record: rec})
+	r := &api.WebhookRequest{URL: "https://shop.example.com/", Types: []string{api.FactEventDone}, Max: new(int64(1)), State: api.WebhookOn}
+	_, _, err := rec.PutWebhook(t.Context(), "shop", r, api.Match{}, record.NewWebhook{Secret: "first", Series: "series"})
+	storetest.Must(t, err)
+	_, err = rec.AddWebhookSecret(t.Context(), "shop", "second")
+	storetest.Must(t, err)
+	want := func(secrets ...string) {
+		t.Helper()
+		storetest.Must(t, s.Load(t.Context()))
+		if all, _ := s.All(); !slices.Equal(all["shop"].Secrets, secrets) {
+			t.Errorf("%v sign, not %v", all["shop"].Secrets, secrets)
+		}
+	}
+	want("second", "first")
+	storetest.ExecSQLite(t, url, `UPDATE webhooks SET old_secrets = '[{"secret":"first","until":1}]'`)
+	want("second", "first") // the database is not asked for all webhooks once a second
+	_, changed := s.All()
+	before := *s.known.Load()
+	before.read = before.read.Add(-time.Minute)
+	s.known.Store(&before)
+	want("second")
+	select {
+	case <-changed:
+	default:
+		t.Error("nobody is told")
 	}
 }
