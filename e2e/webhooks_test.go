@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -262,5 +263,40 @@ func TestH7_NoProxyOfTheEnvironment(t *testing.T) {
 	}
 	if n := asked.Load(); n > 0 {
 		t.Errorf("the proxy was connected to %d times", n)
+	}
+}
+
+// H4: SIGTERM lets a request to a webhook end, and the next process does not send its facts again.
+func TestH4_SIGTERMLetsARequestEnd(t *testing.T) {
+	t.Parallel()
+	answer := make(chan struct{})
+	r, trust := mustReceive(t, func(n int, _ http.ResponseWriter) {
+		if n == 0 {
+			<-answer
+		}
+	})
+	release := sync.OnceFunc(func() { close(answer) })
+	t.Cleanup(release)
+	vars := append(trust, "FANFARE_REDIS_URL="+storetest.Redis(t).URL(), "FANFARE_DATABASE_URL="+storetest.SQLite(t), "FANFARE_LOG_LEVEL=debug", "FANFARE_SHUTDOWN_TIMEOUT=40s")
+	p := mustServeMany(t, 1, vars...)[0]
+	p.mustHook("shop", r.URL, r)
+	p.mustEndEvent()
+	storetest.Eventually(t, 20*time.Second, "the request", func() bool { return r.count() == 1 })
+	storetest.Must(t, p.cmd.Process.Signal(syscall.SIGTERM))
+	storetest.Eventually(t, 20*time.Second, "all has stopped that stops before webhooks", func() bool { return strings.Contains(p.stderr.String(), `"stage":"push"`) })
+	release()
+	if code := p.exitCode(time.Minute); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	p = mustServeMany(t, 1, vars...)[0]
+	storetest.Eventually(t, time.Minute, "the fact is taken", func() bool {
+		var status api.WebhookStatus
+		p.must(200, &status, http.MethodGet, "/v1/webhooks/shop", nil)
+		return status.LagMS == 0
+	})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.calls != 1 {
+		t.Errorf("the fact was sent %d times", r.calls)
 	}
 }

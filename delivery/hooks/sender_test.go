@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -183,6 +184,69 @@ func TestH4_FailOver(t *testing.T) {
 	storetest.Eventually(t, soon, "all facts", func() bool { return s.count() == 5 })
 	if dead.Lease.Alive() {
 		t.Error("the lane had two owners")
+	}
+}
+
+// H4: a process that stops lets a request that is under way end, and its facts are not sent again. It does so for no longer than Drain: then
+// another process sends them again.
+func TestH4_AStopLetsARequestEnd(t *testing.T) {
+	t.Parallel()
+	facts := []string{"0-0-0", "0-1-0", "0-2-0"}
+	for name, c := range map[string]struct {
+		drain    time.Duration
+		position string   // after the stop
+		arrive   []string // at the receiver, in the end
+	}{
+		"Answered": {soon, "3", facts},
+		"TooLate":  {time.Millisecond, "0", slices.Concat(facts, facts)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := setup(t, 1)
+			answer := make(chan struct{})
+			s := newReceiver(t, func(_ http.ResponseWriter, n int, r *request) {
+				if n == 0 {
+					select {
+					case <-answer:
+					case <-r.hang:
+					}
+				}
+			})
+			shop, secret := w.mustPut("shop", s.URL, 10)
+			s.expect(secret)
+			w.feed.add(0, "a", "k", 3)
+			p := poster(s)
+			p.timeout = time.Minute // it is not what ends the request
+			first := w.start(p, func(o *Options) { o.Locks, o.Drain = NewLocks(w.redis), c.drain })
+			storetest.Eventually(t, soon, "the request", func() bool { return s.count() == 3 })
+			ended := make(chan struct{})
+			go func() { defer close(ended); first.stop() }()
+			if name == "Answered" {
+				storetest.Eventually(t, soon, "the process looks for no more facts", func() bool { return w.feed.listeners() == 0 })
+				select {
+				case <-ended:
+					t.Error("the process has not waited for the answer")
+				default:
+				}
+				close(answer)
+			}
+			select {
+			case <-ended:
+			case <-time.After(soon):
+				t.Fatal("the process does not end")
+			}
+			all, err := w.Progress(t.Context(), shop.Series, 0)
+			storetest.Must(t, err)
+			if all[0].After != c.position || !all[0].FailingSince.IsZero() {
+				t.Errorf("after the stop: %+v", all[0])
+			}
+			w.start(poster(s))
+			w.feed.add(0, "a", "k", 1)
+			storetest.Eventually(t, soon, "the next fact", func() bool { return s.count() == 4 })
+			if want := append(slices.Clone(c.arrive), "0-3-0"); !slices.Equal(s.facts(), want) {
+				t.Errorf("%v arrived, not %v", s.facts(), want)
+			}
+		})
 	}
 }
 

@@ -121,6 +121,13 @@ func (m *memory) Join(context.Context) (<-chan struct{}, func()) {
 	}
 }
 
+// listeners is how many hear of new facts.
+func (m *memory) listeners() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.told)
+}
+
 func (m *memory) PositionOf(lanes []string) (string, error) { return strings.Join(lanes, ","), nil }
 
 func (m *memory) LanesOf(_ context.Context, position string) ([]string, error) {
