@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -98,7 +99,7 @@ func TestClocksThatAreWrong(t *testing.T) {
 	t.Parallel()
 	skipFaults(t)
 	apns, redis := apnstest.Start(t, apnstest.Options{}), storetest.Redis(t)
-	vars := []string{"FANFARE_REDIS_URL=" + redis.URL(), "FANFARE_DATABASE_URL=" + storetest.MySQL(t), "FANFARE_NOTIFICATION_LEASE=5s", "FANFARE_JOB_LEASE=5s"}
+	vars := []string{"FANFARE_REDIS_URL=" + redis.URL(), "FANFARE_DATABASE_URL=" + storetest.MySQL(t), "FANFARE_NOTIFICATION_LEASE=5s", "FANFARE_JOB_LEASE=5s", "FANFARE_WEBHOOK_NETS=127.0.0.0/8"}
 	keys, file := mustBackendKey(t, "backend"), filepath.Join(t.TempDir(), "keys.json")
 	mustPublish(t, file, keys)
 	// checkTokens asks about a user's tokens again and again, without a pause.
@@ -139,6 +140,7 @@ func TestClocksThatAreWrong(t *testing.T) {
 				}
 			})
 			t.Run("Token", func(t *testing.T) { checkTokens(t, p, right, keys) })
+			t.Run("Webhook", func(t *testing.T) { checkTimestamps(t, p, "shop-"+clock.name, 2*clock.jumps) })
 			t.Run("Lease", func(t *testing.T) {
 				p.kill() // within its lease: another process takes its work over
 				right.checkDelivery(t, apns, n)
@@ -217,6 +219,28 @@ func checkTokens(t *testing.T, p, right *program, keys backendKey) {
 		storetest.Eventually(t, 10*time.Second, "the token to end", func() bool { return p.status("Bearer "+made.Token) == 401 && right.status("Bearer "+made.Token) == 401 })
 		if took := time.Since(began); took < lasts-1500*time.Millisecond || took > lasts+1500*time.Millisecond {
 			t.Errorf("it ended after %v, not %v", took, lasts)
+		}
+	}
+}
+
+// checkTimestamps makes sure that requests to a webhook are dated by Redis' clock (H7), again and again for some time.
+func checkTimestamps(t *testing.T, p *program, id string, lasts time.Duration) {
+	t.Helper()
+	dated := make(chan string, 1)
+	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { dated <- r.Header.Get("webhook-timestamp") }))
+	t.Cleanup(receiver.Close)
+	p.must(201, nil, "PUT", "/v1/webhooks/"+id, map[string]any{"url": receiver.URL, "types": []string{api.FactEventDone}, "state": api.WebhookOff})
+	for began := time.Now(); ; {
+		var answer api.WebhookAnswer
+		if p.must(200, &answer, "POST", "/v1/webhooks/"+id+"/test", nil); answer.Status != 200 {
+			t.Fatalf("%+v", answer)
+		}
+		at, err := strconv.ParseInt(<-dated, 10, 64)
+		if off := time.Since(time.Unix(at, 0)); err != nil || off.Abs() > 20*time.Second {
+			t.Fatalf("a request is dated %v ago, %v", off, err)
+		}
+		if time.Since(began) >= lasts {
+			return
 		}
 	}
 }
