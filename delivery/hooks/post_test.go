@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -82,8 +83,11 @@ func TestH7_AnswersThatDoNotEnd(t *testing.T) {
 			_ = http.NewResponseController(w).Flush()
 			<-r.hang
 		}, 202, ""},
+		"LongHead": {func(w http.ResponseWriter, _ int, _ *request) {
+			w.Header().Set("X-Long", strings.Repeat("x", 15<<10))
+		}, 200, ""},
 		"HugeHead": {func(w http.ResponseWriter, _ int, _ *request) {
-			w.Header().Set("X-Long", strings.Repeat("x", 4*maxHead))
+			w.Header().Set("X-Long", strings.Repeat("x", 17<<10))
 		}, 0, "exceeded"},
 		"ManyHints": {func(w http.ResponseWriter, _ int, _ *request) {
 			for range 10_000 {
@@ -125,6 +129,74 @@ func TestH7_AnswersThatDoNotEnd(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// countedConn counts the bytes that are read from a connection.
+type countedConn struct {
+	net.Conn
+	read *atomic.Int64
+}
+
+func (c countedConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.read.Add(int64(n))
+	return n, err
+}
+
+// H7: of an answer's body 4 KiB are read. The buffer of the connection may read as much again ahead, and once with the head.
+func TestH7_HowMuchOfABodyIsRead(t *testing.T) {
+	t.Parallel()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		for chunk := bytes.Repeat([]byte("x"), 1<<10); ; {
+			if _, err := w.Write(chunk); err != nil {
+				return
+			}
+		}
+	}))
+	t.Cleanup(s.Close)
+	p := NewPoster(PosterOptions{AllowNets: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, timeout: time.Minute})
+	var read atomic.Int64
+	dial := p.plain.DialContext
+	p.plain.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := dial(ctx, network, addr)
+		return countedConn{c, &read}, err
+	}
+	if a := mustPost(t, p, s.URL); a.status != 200 || a.err != nil {
+		t.Errorf("%+v", a)
+	}
+	s.Close() // the connection has ended
+	if n := read.Load(); n < 4<<10 || n > 3*4<<10 {
+		t.Errorf("%d bytes were read", n)
+	}
+}
+
+// H4, H5, H7: the numbers of the spec, in place of which other tests have shorter ones.
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	p := NewPoster(PosterOptions{})
+	t.Cleanup(p.Close)
+	held, err := NewLocks(storetest.Open(t, "embedded")).TryAcquire(t.Context(), "0")
+	storetest.Must(t, err)
+	for what, c := range map[string]struct{ got, want any }{
+		"the lease of a lane":                            {held.Lease.Duration(), 10 * time.Second},
+		"how long a batch gathers":                       {gatherTime, 50 * time.Millisecond},
+		"the bytes of a batch":                           {maxBatch, 64 << 10},
+		"facts of other types that move a position":      {passFacts, 200},
+		"how long it waits for so many":                  {passEvery, 10 * time.Second},
+		"the longest wait after the first failure":       {firstBackoff, time.Second},
+		"the longest wait":                               {maxBackoff, 15 * time.Minute},
+		"how often a fact is refused alone":              {maxRefusals, 3},
+		"how long a request takes":                       {p.timeout, 15 * time.Second},
+		"how long the body of an answer is read":         {bodyTimeout, time.Second},
+		"how much of it":                                 {maxAnswer, 4 << 10},
+		"how much of the head of an answer, with TLS":    {p.secure.MaxResponseHeaderBytes, int64(16 << 10)},
+		"how much of the head of an answer, without TLS": {p.plain.MaxResponseHeaderBytes, int64(16 << 10)},
+		"the clock is right, when none is handed in":     {time.Since(p.now()).Abs() < time.Minute, true},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s: %v, not %v", what, c.got, c.want)
+		}
 	}
 }
 
