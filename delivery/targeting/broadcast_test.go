@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"fanfare/api"
+	"fanfare/delivery"
 	"fanfare/delivery/apns/apnstest"
 	"fanfare/store/events"
 	"fanfare/store/queue"
@@ -249,6 +250,68 @@ func waitForAnotherChannel(t *testing.T, keep api.BroadcastKeep) {
 		if delivered != times {
 			t.Errorf("channel %s took %d, want %d", channel, delivered, times)
 		}
+	}
+}
+
+// A broadcast that is cancelled before it is targeted, whether it is scheduled or waits, is not sent, and its event ends without a
+// notification, as others do (N11).
+func TestG4_CancelledBeforeTargeting(t *testing.T) {
+	t.Parallel()
+	for name, later := range map[string]time.Duration{"Waiting": 0, "Scheduled": 3 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := setup(t, options{idle: true})
+			p.mustBroadcast("match:1", api.KeepNone)
+			other := p.mustBroadcast("match:2", api.KeepNone)
+			id := p.mustPost(goal("match:1", "x", func(e *api.EventRequest) {
+				if later > 0 {
+					e.SendAt = new(api.At(time.Now().Add(later)))
+				}
+			}))
+			goesOn := p.mustPost(goal("match:2", "y"))
+			at := p.mustCancel(id)
+			if later == 0 {
+				p.mustBeOld(at)
+			}
+			p.first.start()
+			p.mustBeBroadcast(p.mustEnd(goesOn, api.EventDone), 1)
+			r := p.mustSettle(id)
+			if p.mustCounts(r, counts{}); r.Recipients != nil || r.Broadcast == nil || r.Broadcast.Sent != 0 || r.Cancelled != 0 {
+				t.Errorf("the report is %+v", r)
+			}
+			if n := p.apns.Total(); n != 1 || len(p.apns.Of(other.Channel)) != 1 {
+				t.Errorf("%d requests, want that of the other broadcast", n)
+			}
+		})
+	}
+}
+
+// A broadcast that is cancelled while it waits for its app, for a channel that backs off, or for another try, is not tried again. It
+// counts as one cancelled notification, and its event ends.
+func TestG4_CancelledWhileItWaits(t *testing.T) {
+	t.Parallel()
+	for name, answer := range map[string]apnstest.Answer{
+		"Paused":   apnstest.Fail(403, "InvalidProviderToken"),
+		"Backoff":  {Status: 429, Reason: "TooManyRequests", RetryAfter: "2"},
+		"Retrying": {Status: 500, Reason: "InternalServerError", RetryAfter: "2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := setup(t, options{delivery: func(o *delivery.Options) { o.ProbeEvery = 2 * time.Second }})
+			b := p.mustBroadcast("match:1", api.KeepNone)
+			p.apns.Script(b.Channel, answer)
+			id := p.mustPost(goal("match:1", "x"))
+			storetest.Eventually(t, soon, "it waits", func() bool { return p.mustReport(id).Retrying == 1 })
+			p.mustCancel(id)
+			tried := p.apns.Total()
+			r := p.mustSettle(id)
+			if p.mustBeBroadcast(r, 0); r.Cancelled != 1 || r.Platforms[api.PlatformAPNs].Cancelled != 1 {
+				t.Errorf("the report is %+v", r)
+			}
+			if n := p.apns.Total(); n > tried+1 { // one may have been written within the second
+				t.Errorf("%d requests after the cancel", n-tried)
+			}
+		})
 	}
 }
 
