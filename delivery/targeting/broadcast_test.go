@@ -3,9 +3,12 @@ package targeting_test
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"fanfare/api"
 	"fanfare/delivery"
@@ -170,7 +173,7 @@ func TestG6_ChannelIsLost(t *testing.T) {
 // is tried again, to the channel that the object has by then.
 func TestG6_FeatureNotEnabled(t *testing.T) {
 	t.Parallel()
-	p := setup(t, options{})
+	p, alarms := setupAlarms(t)
 	b := p.mustBroadcast("match:1", api.KeepNone)
 	p.mustDevice("bob", 1)
 	p.apns.Script(b.Channel, apnstest.Fail(400, "FeatureNotEnabled"))
@@ -182,6 +185,9 @@ func TestG6_FeatureNotEnabled(t *testing.T) {
 		letters = list.Items
 		return len(letters) == 1
 	})
+	if bugs, paused := alarms("our_bug"), alarms("app_paused"); bugs == 0 || paused != 0 || letters[0].Reason != "FeatureNotEnabled" {
+		t.Errorf("%v alarms of a bug and %v of a paused app, the letter is %+v", bugs, paused, letters[0])
+	}
 	p.mustEnd(p.mustPost(hello("bob")), api.EventDone)
 	storetest.Must(t, p.first.broadcasts.Delete(t.Context(), "match:1"))
 	next := p.mustBroadcast("match:1", api.KeepNone)
@@ -190,6 +196,67 @@ func TestG6_FeatureNotEnabled(t *testing.T) {
 	p.mustBeBroadcast(p.mustEnd(id, api.EventDone), 1)
 	if got := p.apns.Of(next.Channel); len(got) != 1 {
 		t.Errorf("the new channel got %d requests", len(got))
+	}
+}
+
+// setupAlarms is a set-up that counts alarms by their kind.
+func setupAlarms(t *testing.T) (p *pipeline, alarms func(kind string) float64) {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	metrics := delivery.NewMetrics(registry, nil)
+	p = setup(t, options{delivery: func(o *delivery.Options) { o.Metrics = metrics }})
+	return p, func(kind string) float64 { return counted(t, registry, "fanfare_alarms_total", kind) }
+}
+
+// An answer that only a bug of fanfare can cause makes a dead letter and an alarm, and pauses nothing.
+func TestG6_BugsOfFanfare(t *testing.T) {
+	t.Parallel()
+	p, alarms := setupAlarms(t)
+	reasons := []string{"MissingChannelId", "BadRequestParams", "BadRequestPayload", "MissingPushType", "CannotCreateChannelConfig"}
+	for _, reason := range reasons {
+		before, b := alarms("our_bug"), p.mustBroadcast(reason, api.KeepNone)
+		p.apns.Script(b.Channel, apnstest.Fail(400, reason))
+		r := p.mustEnd(p.mustPost(goal(reason, "x")), api.EventDone)
+		if p.mustBeBroadcast(r, 0); r.Failed != 1 || r.FailedBy[reason] != 1 || len(p.apns.Of(b.Channel)) != 1 {
+			t.Errorf("%d requests, the report is %+v", len(p.apns.Of(b.Channel)), r)
+		}
+		if bugs, paused := alarms("our_bug"), alarms("app_paused"); bugs <= before || paused != 0 {
+			t.Errorf("after %s: %v alarms of a bug, before it %v, and %v of a paused app", reason, bugs, before, paused)
+		}
+	}
+	list, err := queue.DeadLetters(t.Context(), queue.DeadFilter{}, "", 10, p.first.queueOfNotes)
+	storetest.Must(t, err)
+	var dead []string
+	for _, l := range list.Items {
+		dead = append(dead, l.Reason)
+	}
+	slices.Sort(dead)
+	if slices.Sort(reasons); !slices.Equal(dead, reasons) {
+		t.Errorf("dead letters of %v, want %v", dead, reasons)
+	}
+}
+
+// An answer that only the configuration can cure pauses the app, with an alarm, also for a topic that has delivered nothing. When it
+// is cured, the broadcast is sent.
+func TestG6_WrongConfiguration(t *testing.T) {
+	t.Parallel()
+	for reason, status := range map[string]int{"TopicDisallowed": 400, "TopicMismatch": 403} {
+		t.Run(reason, func(t *testing.T) {
+			t.Parallel()
+			p, alarms := setupAlarms(t)
+			b := p.mustBroadcast("match:1", api.KeepNone)
+			p.apns.Script(b.Channel, apnstest.Fail(status, reason))
+			id := p.mustPost(goal("match:1", "x"))
+			storetest.Eventually(t, soon, "the app is paused", func() bool {
+				n, err := p.first.queueOfNotes.ParkedCounts(t.Context())
+				return err == nil && n[liveTopic+"/production"] == 1
+			})
+			if bugs, paused := alarms("our_bug"), alarms("app_paused"); bugs != 0 || paused == 0 {
+				t.Errorf("%v alarms of a bug and %v of a paused app", bugs, paused)
+			}
+			p.apns.Script(b.Channel, apnstest.OK())
+			p.mustBeBroadcast(p.mustEnd(id, api.EventDone), 1)
+		})
 	}
 }
 
