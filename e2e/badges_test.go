@@ -123,8 +123,8 @@ func TestB1_KilledBetweenAddAndSend(t *testing.T) {
 	}
 }
 
-// B2: a push of a chat message shows in how many chats the user has unread messages, and a cleared badge reaches the phone
-// without a text.
+// B2: a push of a chat message shows in how many chats the user has unread messages, and leaves the user's badge as it is. A cleared
+// badge reaches the phone without a text.
 func TestB2_UnreadChatsOnADevice(t *testing.T) {
 	t.Parallel()
 	apns := apnstest.Start(t, apnstest.Options{})
@@ -134,6 +134,8 @@ func TestB2_UnreadChatsOnADevice(t *testing.T) {
 	for _, chat := range []string{"one", "two", "three"} {
 		p.must(201, nil, http.MethodPost, "/v1/chats", map[string]any{"id": chat, "creator": "ann", "members": []string{"bob"}})
 	}
+	p.must(200, nil, http.MethodPut, "/v1/users/bob/badge", map[string]any{"count": 40})
+	before := p.mustBadge("bob")
 	var got []int
 	for n, chat := range []string{"one", "one", "two", "three"} {
 		p.mustSay(chat, "ann", "hello")
@@ -147,6 +149,9 @@ func TestB2_UnreadChatsOnADevice(t *testing.T) {
 	_, number := shownIn(t, apns.Requests()[4])
 	if got = append(got, number); !slices.Equal(got, []int{1, 1, 2, 3, 2}) {
 		t.Errorf("the pushes show %v", got)
+	}
+	if after := p.mustBadge("bob"); after.Count != 40 || after.Version != before.Version || !after.Since.Equal(*before.Since) {
+		t.Errorf("the badge was %+v, and is %+v after the pushes", before, after)
 	}
 
 	p.must(200, nil, http.MethodPut, "/v1/users/bob/badge", map[string]any{"count": 0, "clear": true})

@@ -635,3 +635,37 @@ func TestC6_ShortMessagesFillAPage(t *testing.T) {
 		}
 	})
 }
+
+// B2: unread chats are counted among the thousand that the user joined first: a later one counts only when the user has left one of
+// these, and not when one of these has been read.
+func TestB2_AmongTheFirstThousandChats(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, storetest.Open(t, storetest.Redis(t).URL()), Options{})
+	create := func(chat string) error {
+		_, _, err := w.Create(t.Context(), &api.ChatRequest{ID: w.id(chat), Creator: w.id("alice"), Members: w.ids("bob"), Message: new("hi")}, api.Idempotency{}, false)
+		return err
+	}
+	var g errgroup.Group
+	g.SetLimit(16)
+	for n := range 1000 {
+		g.Go(func() error { return create(fmt.Sprint("c", n)) })
+	}
+	storetest.Must(t, g.Wait())
+	wants := func(when string, want int64) {
+		t.Helper()
+		if n, err := w.UnreadChats(t.Context(), w.id("bob")); err != nil || n != want {
+			t.Errorf("%s: %d unread chats, %v; want %d", when, n, err, want)
+		}
+	}
+	wants("with a thousand", 1000)
+	for n := range 3 {
+		storetest.Must(t, create(fmt.Sprint("late", n)))
+	}
+	wants("with three more", 1000)
+	w.mustAck("c7", "bob", 1)
+	wants("when one was read", 999)
+	w.mustLeave("c8", "bob")
+	wants("when one was left, too", 999)
+	w.mustLeave("c7", "bob")
+	wants("when the one that was read was left", 1000)
+}
