@@ -255,7 +255,7 @@ func TestB1_TakenOverBetweenAddAndSend(t *testing.T) {
 }
 
 // B1: a command whose answer was lost, or that the client sends twice, raises the badge once. Its user is sent to when
-// the number is known, and the others meanwhile.
+// the number is known, and the others meanwhile: the number cannot be read before the other user's notification has come.
 func TestB1_ALostAnswer(t *testing.T) {
 	t.Parallel()
 	for name, lost := range map[string]error{"Lost": storetest.ErrLost, "Twice": storetest.ErrTwice, "Cut": storetest.ErrCut} {
@@ -263,6 +263,7 @@ func TestB1_ALostAnswer(t *testing.T) {
 			t.Parallel()
 			db := storetest.Open(t, storetest.Redis(t).URL())
 			var failed atomic.Int64
+			var eveWasSentTo atomic.Bool
 			ofBob := func(c redis.Cmder) string {
 				if c.Name() == "evalsha" && strings.Contains(fmt.Sprint(c.Args()), "{badge:bob}") {
 					return "add"
@@ -270,12 +271,18 @@ func TestB1_ALostAnswer(t *testing.T) {
 				return ""
 			}
 			faulty := storetest.FaultyBy(t, db, ofBob, func(_ string, answered bool) error {
-				if answered != (lost == storetest.ErrCut) && failed.Add(1) <= 3 {
+				if answered != (lost == storetest.ErrCut) && (failed.Add(1) <= 3 || !eveWasSentTo.Load()) {
 					return lost
 				}
 				return nil
 			})
 			p := setup(t, options{db: db, target: func(o *targeting.Options) { o.Badges = badges.New(faulty, badges.Options{}).Reach }})
+			p.apns.ScriptFunc(func(r *apnstest.Request) (a apnstest.Answer, ok bool) {
+				if r.Token == token(2) {
+					eveWasSentTo.Store(true)
+				}
+				return a, false
+			})
 			p.mustBadgeTypes()
 			p.mustDevice("bob", 1)
 			p.mustDevice("eve", 2)
