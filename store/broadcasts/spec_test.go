@@ -2,10 +2,12 @@ package broadcasts_test
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"fanfare/api"
@@ -264,6 +266,95 @@ func TestG5_DeletedAfterTheEnd(t *testing.T) {
 		}
 		if n := w.counted()["delete done"]; n != 1 {
 			w.t.Errorf("%d channels were deleted", n)
+		}
+	})
+}
+
+// A process that is not told otherwise deletes a channel when its broadcast ended an hour ago, and not before.
+func TestG5_AnHourAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	w := setup(t, apnstest.Options{}, storetest.SQLite(t))
+	for _, object := range []string{"first", "second", "young"} {
+		w.mustPut(object)
+	}
+	w.mustHaveEnded("first", time.Hour+time.Minute)
+	w.mustHaveEnded("young", time.Hour-5*time.Minute)
+	gone := func(object string) bool {
+		_, err := w.Get(t.Context(), object)
+		return api.CodeOf(err) == api.CodeNotFound
+	}
+	w.Store = w.process(func(o *broadcasts.Options) { o.SweepEvery = 20 * time.Millisecond })
+	first := false
+	w.run((*broadcasts.Store).Sweep, func() bool {
+		if !first && gone("first") { // the sweep that finds the second as well comes after one that could find the young one
+			first = true
+			w.mustHaveEnded("second", time.Hour+time.Minute)
+		}
+		return first && gone("second")
+	})
+	if b, err := w.Get(t.Context(), "young"); err != nil || b.State != api.BroadcastOpen {
+		t.Errorf("the broadcast that ended less than an hour ago is %+v, %v", b, err)
+	}
+	w.wantChannels(1)
+}
+
+// mustHaveEnded sets the end of a broadcast in the past, which no call does. The record is SQLite.
+func (w *world) mustHaveEnded(object string, ago time.Duration) {
+	w.t.Helper()
+	db, err := sql.Open("sqlite", strings.TrimPrefix(w.url, "sqlite:"))
+	storetest.Must(w.t, err)
+	defer func() { _ = db.Close() }()
+	storetest.Eventually(w.t, soon, "the end is on record", func() bool { // another write may be under way
+		_, err := db.ExecContext(w.t.Context(), "UPDATE broadcasts SET ends_at = ? WHERE object = ?", time.Now().Add(-ago).UnixMilli(), object)
+		return err == nil
+	})
+}
+
+// listing is a management host that notes when it is asked for its channels.
+type listing struct {
+	broadcasts.Channels
+	channels []string
+	mu       sync.Mutex
+	asked    []time.Time
+}
+
+func (l *listing) ListChannels(context.Context, string, api.Environment) ([]string, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.asked = append(l.asked, time.Now())
+	return l.channels, nil
+}
+
+// A process compares the channels of an app soon after its start, and then once a day. Time passes by synctest's clock.
+func TestG5_ComparedOnceADay(t *testing.T) {
+	t.Parallel()
+	w := setup(t, apnstest.Options{}, storetest.SQLite(t))
+	b := w.mustPut("m")
+	synctest.Test(t, func(t *testing.T) {
+		host, started := &listing{channels: []string{b.Channel}}, time.Now()
+		s := broadcasts.New(broadcasts.Options{DB: w.redis, Record: storetest.Record(t, w.url), Channels: host, Poll: 12 * time.Hour})
+		ctx, cancel := context.WithCancel(t.Context())
+		var loops sync.WaitGroup
+		for _, loop := range []func(context.Context) error{s.Run, s.Compare} {
+			loops.Go(func() {
+				if err := loop(ctx); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		time.Sleep(73 * time.Hour) //nolint:forbidigo // by synctest's clock
+		cancel()
+		loops.Wait()
+		if n := len(host.asked); n != 4 {
+			t.Fatalf("the channels were compared %d times in three days and an hour", n)
+		}
+		if soon := host.asked[0].Sub(started); soon > time.Minute {
+			t.Errorf("they were compared first after %v", soon)
+		}
+		for i, at := range host.asked[1:] {
+			if gap := at.Sub(host.asked[i]); gap < 22*time.Hour || gap > 25*time.Hour {
+				t.Errorf("they were compared again after %v", gap)
+			}
 		}
 	})
 }
