@@ -426,6 +426,32 @@ func TestG7_AndroidPhones(t *testing.T) {
 	}
 }
 
+// TestG1_ADroppedPhone: nothing is sent to an activity on a phone that is dropped, be it an Android phone's or an iPhone's, until the
+// phone is registered again.
+func TestG1_ADroppedPhone(t *testing.T) {
+	t.Parallel()
+	sent := make(chan *transport.Notification, 100)
+	p := setup(t, options{sender: func(*pipeline) transport.Sender { return &phones{silentSender(), sent} }})
+	const android, iphone = "cRAlZ0RtTOe5Y7mn9s7fDu:APA91bF-android", "cRAlZ0RtTOe5Y7mn9s7fDu:APA91bF-iphone"
+	p.mustPhone("amy", android)
+	p.mustFollow("amy", android, "")
+	p.mustPhone("bob", iphone)
+	p.mustFollow("bob", token(1), iphone)
+	p.mustCounts(p.mustEnd(p.mustPost(score(1)), api.EventDone), counts{2, 2, 2, 0, 0})
+	for n, drop := range []func(){func() { p.mustDrop("amy", android) }, func() { p.mustDrop("bob", iphone) }} {
+		drop()
+		before := len(sent)
+		r := p.mustEnd(p.mustPost(score(2+n)), api.EventDone)
+		left := int64(1 - n)
+		if p.mustCounts(r, counts{2, left, left, 0, 0}); r.Suppressed.NoDevice != int64(n)+1 || int64(len(sent)-before) != left {
+			t.Errorf("with %d dropped phones %d are sent, and the report is %+v", n+1, len(sent)-before, r)
+		}
+	}
+	p.mustPhone("amy", android)
+	p.mustPhone("bob", iphone)
+	p.mustCounts(p.mustEnd(p.mustPost(score(4)), api.EventDone), counts{2, 2, 2, 0, 0})
+}
+
 // busy is a Sender that gives the same answer until it is free.
 type busy struct {
 	phones
@@ -450,6 +476,18 @@ func (p *pipeline) mustPhone(user, phone string) {
 	p.Helper()
 	_, _, err := p.first.devices.PutDevice(p.Context(), user, phone, &api.DeviceRequest{Platform: "fcm", Topic: apnstest.DefaultTopic})
 	storetest.Must(p, err)
+}
+
+// mustDrop drops a user's phone, as a device is whose token FCM no longer knows.
+func (p *pipeline) mustDrop(user, phone string) {
+	p.Helper()
+	list, err := p.first.devices.Devices(p.Context(), user)
+	storetest.Must(p, err)
+	at := slices.IndexFunc(list.Items, func(d api.Device) bool { return d.Token == phone })
+	if at < 0 {
+		p.Fatalf("%s has no device %s", user, phone)
+	}
+	storetest.Must(p, p.first.devices.Drop(p.Context(), phone, "UNREGISTERED", api.Time{}, list.Items[at].RegisteredAt))
 }
 
 // mustFollow registers an activity of match:7 on FCM, on an iPhone with this registration token, if there is one.
@@ -497,7 +535,7 @@ func TestP4_ARemovedLiveUpdate(t *testing.T) {
 }
 
 // TestP4_APhoneThatLeavesItsUser: what waits for the activity of an iPhone on FCM is not sent when the phone is no device of the
-// user any more, although the activity is on record. When the activity stands on another phone of the user, it goes there.
+// user any more, or is dropped, although the activity is on record. When the activity stands on another phone of the user, it goes there.
 func TestP4_APhoneThatLeavesItsUser(t *testing.T) {
 	t.Parallel()
 	const phone, other = "cRAlZ0RtTOe5Y7mn9s7fDu:APA91bF-iphone", "cRAlZ0RtTOe5Y7mn9s7fDu:APA91bF-other"
@@ -508,6 +546,7 @@ func TestP4_APhoneThatLeavesItsUser(t *testing.T) {
 		"Stays":     {func(*pipeline) {}, phone},
 		"Removed":   {func(p *pipeline) { storetest.Must(p, p.first.devices.DeleteDevice(p.Context(), "amy", phone)) }, ""},
 		"Another's": {func(p *pipeline) { p.mustPhone("bob", phone) }, ""},
+		"Dropped":   {func(p *pipeline) { p.mustDrop("amy", phone) }, ""},
 		"Moves": {func(p *pipeline) {
 			p.mustPhone("amy", other)
 			p.mustFollow("amy", token(1), other)

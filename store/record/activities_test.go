@@ -196,6 +196,57 @@ func TestG1_StartsAndPhonesMakeRoom(t *testing.T) {
 	})
 }
 
+// G1: no activity is registered on a phone that is dropped, and those that stand on it make room. When it is registered again, they
+// may stand on it again.
+func TestG1_ADroppedPhone(t *testing.T) {
+	t.Parallel()
+	eachRecord(t, func(t *testing.T, db *record.DB) {
+		const phone = "cRAlZ0RtTOe5Y7mn9s7fDu:APA91bF-phone"
+		android, iphone := phone, phone+" "+token(101)
+		put := func(n int, target string) error {
+			r := activity()
+			if target != "" {
+				r = &api.ActivityRequest{Platform: "fcm", Topic: "com.example.app", Kind: api.ActivityUpdate, Object: fmt.Sprint("match:", n)}
+			}
+			_, _, _, err := db.PutActivity(t.Context(), record.DeviceWrite{User: "alice", Token: token(n)}, r, target)
+			return err
+		}
+		register := func() {
+			t.Helper()
+			owner, err := db.DeviceOwner(t.Context(), phone)
+			storetest.Must(t, err)
+			_, _, err = db.PutDevice(t.Context(), record.DeviceWrite{User: "alice", Token: phone, Owner: owner}, &api.DeviceRequest{Platform: "fcm", Topic: "com.example.app"})
+			storetest.Must(t, err)
+		}
+		wants := func(when string, tokens ...string) {
+			t.Helper()
+			var got []string
+			list, err := db.LiveActivities(t.Context(), "alice")
+			storetest.Must(t, err)
+			for _, a := range list {
+				got = append(got, a.Token)
+			}
+			if !slices.Equal(got, tokens) {
+				t.Errorf("%s the activities are %q, want %q", when, got, tokens)
+			}
+		}
+		register()
+		storetest.Must(t, put(1, android))
+		storetest.Must(t, put(2, iphone))
+		mustSetState(t, db, phone, record.StateChange{State: api.DeviceDropped, Reason: "UNREGISTERED", RegisteredAt: api.At(time.Now().Add(time.Hour))})
+		for n, target := range map[int]string{3: android, 4: iphone} {
+			storetest.WantCode(t, put(n, target), api.CodeValidation)
+		}
+		wants("after the refusals", token(1), token(2))
+		storetest.Must(t, put(5, ""))
+		wants("when another one comes", token(5))
+		register()
+		storetest.Must(t, put(3, android))
+		storetest.Must(t, put(4, iphone))
+		wants("when the phone is registered again", token(3), token(4), token(5))
+	})
+}
+
 // G8: activities are counted by platform, without those that have ended or are dropped, up to a limit.
 func TestG8_ActivitiesAreCounted(t *testing.T) {
 	t.Parallel()
