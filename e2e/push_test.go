@@ -177,6 +177,50 @@ func TestW4_BrowsersCanBeTriedOut(t *testing.T) {
 	p.must(404, nil, "GET", "/v1/webpush/web.example/key", nil)
 }
 
+// D2: a dry run stores and sends nothing, and is not counted as accepted: APNs gets only the event that is posted after it.
+func TestD2_DryRunsSendNothing(t *testing.T) {
+	t.Parallel()
+	apns := apnstest.Start(t, apnstest.Options{})
+	p := mustServe(t, t.TempDir(), apns.Env()...)
+	phone := map[string]string{"platform": "apns", "topic": apnstest.DefaultTopic, "environment": "production"}
+	p.must(201, nil, "PUT", "/v1/users/bob/devices/"+deviceToken(1), phone)
+	phone["kind"], phone["object"] = "update", "match:7"
+	p.must(201, nil, "PUT", "/v1/users/bob/activities/"+deviceToken(2), phone)
+	update := map[string]any{"type": "match", "audience": map[string]string{"activities_of": "match:7"},
+		"live": map[string]any{"action": "update", "content_state": map[string]int{"n": 1}}}
+	for range 3 {
+		for _, event := range []map[string]any{greeting("bob"), update} {
+			var preview struct{ Payloads []any }
+			p.must(200, &preview, "POST", "/v1/events?dry_run=true", event)
+			if len(preview.Payloads) == 0 {
+				t.Errorf("%v has no payload", event)
+			}
+		}
+	}
+	var accepted struct{ ID string }
+	p.must(202, &accepted, "POST", "/v1/events", greeting("bob"))
+	storetest.Eventually(t, time.Minute, "the event is done", func() bool {
+		var got report
+		p.must(200, &got, "GET", "/v1/events/"+accepted.ID, nil)
+		return got.State == "done" && p.settled()
+	})
+	if got := apns.Requests(); len(got) != 1 || got[0].Token != deviceToken(1) || !strings.Contains(string(got[0].Payload), accepted.ID) {
+		t.Errorf("APNs got %+v", got)
+	}
+	if n := p.metric("fanfare_events_accepted_total"); n != "1" {
+		t.Errorf("%s events are counted as accepted", n)
+	}
+	var list struct{ Items []struct{ ID string } }
+	p.must(200, &list, "GET", "/v1/events", nil)
+	if len(list.Items) != 1 || list.Items[0].ID != accepted.ID {
+		t.Errorf("the events are %+v", list.Items)
+	}
+	var match struct{ Last any }
+	if p.must(200, &match, "GET", "/v1/live/match:7", nil); match.Last != nil {
+		t.Errorf("the object's last event is %v", match.Last)
+	}
+}
+
 // Without any configuration: embedded Redis, SQLite and the log sender.
 func TestLogSender(t *testing.T) {
 	t.Parallel()

@@ -38,5 +38,8 @@ func TestD2_DryRun(t *testing.T) {
 		w.post("/v1/events?dry_run=true", strings.Replace(body, `"b"}`, `"`+strings.Repeat("b", 3000)+`"}`, 1)).wants(t, 422, problem(api.CodeValidation, "*", `"errors":[{"field":"data","rule":"max","message":"*"}]`))
 		w.post("/v1/events?dry_run=1", body).wants(t, 422, broken("dry_run", "oneof", "must be one of true, false"))
 		w.post("/v1/events?dry_run=false", strings.Replace(body, "bob", "dan", 1), "Idempotency-Key: once").wants(t, 202, `{"id":"*"}`) // the key was free
+		if n := w.accepted.Load(); n != 1 {
+			t.Errorf("%d events are counted as accepted, want that of the last request", n)
+		}
 	})
 }

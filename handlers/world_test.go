@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -77,6 +78,7 @@ type world struct {
 	tells         *facts.Switch
 	webhooks      *webhooks.Store
 	log           *storetest.Lines
+	accepted      atomic.Int64 // events that were counted as accepted
 }
 
 // setup opens a server on SQLite and the embedded Redis.
@@ -120,7 +122,8 @@ func setupSQL(t testing.TB, db *redisdb.DB, url string, change ...func(*handlers
 	w.sales = sales.New(db, rec, w.jobs, sales.Options{})
 	channels := broadcasts.New(broadcasts.Options{DB: db, Record: rec, Channels: logsender.New(slog.New(slog.DiscardHandler), func() bool { return false })})
 	w.tells = facts.NewSwitch(rec, slog.New(slog.DiscardHandler))
-	happened := events.New(events.Options{DB: db, Queue: w.queue, Notifications: w.notifications, Record: rec, Broadcast: channels.Open, Tells: w.tells.On})
+	happened := events.New(events.Options{DB: db, Queue: w.queue, Notifications: w.notifications, Record: rec, Broadcast: channels.Open, Tells: w.tells.On,
+		OnAccepted: func(n int) { w.accepted.Add(int64(n)) }})
 	w.events = happened
 	w.chats = chat.New(db, chat.Options{})
 	w.live, w.pusher = live.New(w.chats, db, nil), chat.NewPusher(w.chats, chat.PusherOptions{Post: happened.AcceptNamed})

@@ -67,6 +67,50 @@ func TestP1_LiveEventsWithoutSQL(t *testing.T) {
 	}
 }
 
+// A dry run of a live event takes no place of its object, and is not counted as accepted.
+func TestD2_DryRunsTakeNoPlace(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedisAlone(t, func(t *testing.T, db *redisdb.DB) {
+		w := setupOn(t, db, storetest.SQLite(t))
+		w.mustType("match", api.EventTypeRequest{Title: "Kick-off", PushType: api.PushLiveActivity})
+		object := "match:" + time.Now().Format("150405.000000000")
+		dry := func(when string, accepted int64) {
+			t.Helper()
+			before := w.placesOf(object)
+			for _, action := range []api.LiveAction{api.LiveStart, api.LiveUpdate, api.LiveEnd} {
+				for _, later := range []time.Duration{0, time.Hour} {
+					e := liveEvent(action, "match", object)
+					if later > 0 {
+						e.SendAt = new(api.At(time.Now().Add(later)))
+					}
+					_, err := w.events.Preview(t.Context(), e)
+					storetest.Must(t, err)
+				}
+			}
+			if after := w.placesOf(object); !maps.Equal(before, after) {
+				t.Errorf("%s: the object's order was %v, and is %v after dry runs", when, before, after)
+			}
+			if n := w.countAccepted.Load(); n != accepted {
+				t.Errorf("%s: %d events are counted as accepted, want %d", when, n, accepted)
+			}
+		}
+		dry("before an event", 0)
+		w.mustAccept(liveEvent(api.LiveUpdate, "match", object), api.Idempotency{})
+		if len(w.placesOf(object)) == 0 {
+			t.Error("an event has no place")
+		}
+		dry("after an event", 1)
+	})
+}
+
+// placesOf is what Redis has of the order of an object's events.
+func (w *world) placesOf(object string) map[string]string {
+	w.Helper()
+	all, err := w.db.Client().HGetAll(w.Context(), "ff:{live:"+object+"}:order").Result()
+	storetest.Must(w, err)
+	return all
+}
+
 // A replay uses up no place of its object, and is answered as the first request.
 func TestG3_ReplaysTakeNoPlace(t *testing.T) {
 	t.Parallel()
@@ -74,26 +118,20 @@ func TestG3_ReplaysTakeNoPlace(t *testing.T) {
 		w := setupOn(t, db, storetest.SQLite(t))
 		w.mustType("match", api.EventTypeRequest{PushType: api.PushLiveActivity})
 		object := "match:" + time.Now().Format("150405.000000000")
-		places := func() map[string]string {
-			t.Helper()
-			all, err := db.Client().HGetAll(t.Context(), "ff:{live:"+object+"}:order").Result()
-			storetest.Must(t, err)
-			return all
-		}
 		for name, change := range map[string]func(*api.EventRequest){
 			"Now": func(*api.EventRequest) {}, "Later": func(e *api.EventRequest) { e.SendAt = new(api.At(time.Now().Add(time.Hour))) },
 		} {
 			e, once := liveEvent(api.LiveUpdate, "match", object), api.Idempotency{Scope: "s", Key: name, Body: [32]byte{1}}
 			change(e)
 			first, _ := w.mustAccept(e, once)
-			before := places()
+			before := w.placesOf(object)
 			if again, replayed := w.mustAccept(e, once); again != first || !replayed {
 				t.Errorf("%s: replay %q, %v; want %q", name, again, replayed, first)
 			}
 			once.Body = [32]byte{2}
 			_, _, err := w.events.Accept(t.Context(), e, once)
 			mustCode(t, err, api.CodeIdempotencyReused)
-			if after := places(); len(before) == 0 || !maps.Equal(before, after) {
+			if after := w.placesOf(object); len(before) == 0 || !maps.Equal(before, after) {
 				t.Errorf("%s: the object's order was %v, and is %v after a replay", name, before, after)
 			}
 		}
