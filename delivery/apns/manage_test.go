@@ -221,7 +221,8 @@ func TestManagementHostRenewsTheToken(t *testing.T) {
 	}
 }
 
-// A certificate shows who is calling; then there is no token. One that is not for Live Activities makes no channels, and sends to none.
+// G7: a certificate shows who is calling; then there is no token. One that the file names with the topic of Live Activities makes and
+// deletes channels and sends to them, and to no activity. Another one makes no channels, and sends to none.
 func TestManagementHostWithCertificate(t *testing.T) {
 	t.Parallel()
 	s := apnstest.Start(t, apnstest.Options{})
@@ -235,6 +236,17 @@ func TestManagementHostWithCertificate(t *testing.T) {
 	w.mustDeliver(testBroadcast(1, channel))
 	if r := s.Managed.Requests()[0]; r.Bearer != "" || r.Status != http.StatusCreated {
 		t.Fatalf("got %+v", r)
+	}
+	activity := testBroadcast(3, "")
+	activity.Token = testNote(3).Token
+	if got := w.send(activity); got.Outcome != transport.NoApp {
+		t.Errorf("an activity gets a notification with a certificate: %s", got.Outcome)
+	}
+	other, err := w.create()
+	storetest.Must(t, err)
+	storetest.Must(t, w.sender.DeleteChannel(t.Context(), apnstest.DefaultTopic, api.EnvProduction, other))
+	if left := s.Channels(apnstest.DefaultTopic); len(left) != 1 || left[0] != channel {
+		t.Errorf("the channels are %v, want %s", left, channel)
 	}
 	w.sender = mustNew(t, o, mustAppsFile(t, "", map[string]string{"topic": apnstest.DefaultTopic, "environment": "production", "cert_file": s.CertFile()}))
 	if w.sender.TakesBroadcast(apnstest.DefaultTopic, api.EnvProduction) {
