@@ -24,13 +24,15 @@ import (
 
 var (
 	// promiseLine is where a promise begins, such as "- C3. Reading changes nothing."
-	promiseLine = regexp.MustCompile(`(?m)^- ([PAKQRCSUWENLVJGO][1-9]\d*)\. \S`)
+	promiseLine = regexp.MustCompile(`(?m)^- ([A-Z][1-9]\d*)\. \S`)
+	// rowOfCodes is a row of the table of codes, with the letters of a file's codes.
+	rowOfCodes = regexp.MustCompile(`(?m)^\| \[([\w-]+\.md)\]\([\w-]+\.md\) \| ([A-Z](?:, [A-Z])*) \|`)
 	// codeInText is a promise's code in a comment.
-	codeInText = regexp.MustCompile(`\b[PAKQRCSUWENLVJGO][1-9]\d?\b`)
+	codeInText = regexp.MustCompile(`\b[A-Z][1-9]\d?\b`)
 	// codeOfTest is the code that a test's name begins with.
-	codeOfTest = regexp.MustCompile(`^Test([PAKQRCSUWENLVJGO][1-9]\d*)(?:_|[A-Z]|$)`)
+	codeOfTest = regexp.MustCompile(`^Test([A-Z][1-9]\d*)(?:_|[A-Z]|$)`)
 	// codeOfSubtest is the code that a subtest's name begins with.
-	codeOfSubtest = regexp.MustCompile(`^([PAKQRCSUWENLVJGO][1-9]\d*) \S`)
+	codeOfSubtest = regexp.MustCompile(`^([A-Z][1-9]\d*) \S`)
 	// document is the name of a Markdown file in a comment.
 	document = regexp.MustCompile(`[\w./-]+\.md\b`)
 	// outside is a reference to what is not in the repository.
@@ -208,6 +210,25 @@ func TestEveryPromiseHasATest(t *testing.T) {
 		if !proved[promise] {
 			t.Errorf("%s promises %s, and there is no Test%s_...", file, promise, promise)
 		}
+	}
+}
+
+// The table of codes names the letters of each file's codes, and no others.
+func TestTheTableOfCodesIsComplete(t *testing.T) {
+	t.Parallel()
+	letters := map[string][]string{} // by file
+	for promise, file := range mustPromises(t) {
+		letters[file] = append(letters[file], promise[:1])
+	}
+	for _, row := range rowOfCodes.FindAllStringSubmatch(storetest.RepositoryFile(t, "docs/spec/README.md"), -1) {
+		file, named := "docs/spec/"+row[1], slices.Sorted(slices.Values(strings.Split(row[2], ", ")))
+		if has := slices.Compact(slices.Sorted(slices.Values(letters[file]))); !slices.Equal(named, has) {
+			t.Errorf("docs/spec/README.md says that %s has codes with %v, it has some with %v", file, named, has)
+		}
+		delete(letters, file)
+	}
+	for file := range letters {
+		t.Errorf("docs/spec/README.md does not say that %s has codes", file)
 	}
 }
 

@@ -148,8 +148,8 @@ func TestH1_FactsOnRecordAreToldAtOnce(t *testing.T) {
 	}
 }
 
-// H9: Redis loses its data before a fact was told, and right after: it is told all the same.
-func TestH9_RedisIsEmptied(t *testing.T) {
+// H10: Redis loses its data before a fact was told, and right after: it is told all the same.
+func TestH10_RedisIsEmptied(t *testing.T) {
 	t.Parallel()
 	server := storetest.Redis(t)
 	r := setupRecorded(t, storetest.Open(t, server.URL()))
