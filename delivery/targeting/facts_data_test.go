@@ -64,43 +64,57 @@ func TestH1_WhatFactsSay(t *testing.T) {
 			`"suppressed":{"is_actor":0,"opted_out":0,"muted":0,"no_device":1,"live":0},"failed_by":{"BadCollapseId":1,"Unregistered":1}}`)
 }
 
-// H1: an event that is a dead letter is not over. It is when the letter was retried and all was sent.
+// H1: an event that is a dead letter is not over, also if all that it began has ended. It is when the letter was retried and all was sent.
 func TestH1_ADeadEventIsNotOver(t *testing.T) {
 	t.Parallel()
-	var works atomic.Bool
-	p := setup(t, options{
-		queue: func(o *queue.Options) { o.MaxAttempts, o.RetryBase, o.RetryMax = 2, time.Millisecond, time.Millisecond },
-		target: func(o *targeting.Options) {
-			o.Pagers[events.KindContactsOf] = func(_ context.Context, _, after string, _ int) ([]string, error) {
-				switch {
-				case !works.Load():
-					return nil, errors.New("broken")
-				case after == "":
-					return []string{"eve"}, nil
-				}
-				return nil, nil
+	for name, row := range map[string]struct {
+		parts int64 // of a first page, which can be read
+		done  string
+	}{
+		"NothingWasBegun": {0, `{"state":"done","type":"hello","recipients":1,"notifications":1,"delivered":1,"failed":0}`},
+		"APageHasEnded": {events.PageSize / events.PartSize, `{"state":"done","type":"hello","recipients":1001,"notifications":2,"delivered":2,"failed":0,` +
+			`"suppressed":{"is_actor":0,"opted_out":0,"muted":0,"no_device":999,"live":0}}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var works atomic.Bool
+			p := setup(t, options{
+				queue: func(o *queue.Options) { o.MaxAttempts, o.RetryBase, o.RetryMax = 2, time.Millisecond, time.Millisecond },
+				target: func(o *targeting.Options) {
+					o.Pagers[events.KindContactsOf] = func(_ context.Context, _, after string, limit int) ([]string, error) {
+						switch {
+						case after == "" && row.parts > 0:
+							return fans(limit), nil
+						case !works.Load():
+							return nil, errors.New("broken")
+						}
+						return []string{"zoe"}, nil
+					}
+				},
+			})
+			p.mustDevice("zoe", 1)
+			p.mustDevice("fan000000", 2)
+			id := p.mustPost(contactsOf("bob"))
+			p.awaitFacts(id, api.FactDeadLetterCreated)
+			storetest.Eventually(t, soon, "the parts have ended", func() bool {
+				counts, err := p.first.queueOfEvents.Groups(t.Context(), id)
+				return err == nil && counts[events.LabelPart] == row.parts
+			})
+			storetest.Must(t, p.facts.Sweep(t.Context()))
+			if told := p.awaitFacts(id, api.FactDeadLetterCreated); len(told) != 1 || !strings.Contains(told[0], `"kind":"event","event":"`+id+`","type":"hello",`) {
+				t.Errorf("told %q", told)
 			}
-		},
-	})
-	p.mustDevice("eve", 1)
-	e := hello()
-	e.Audience = api.Audience{ContactsOf: "bob"}
-	id := p.mustPost(e)
-	told := p.awaitFacts(id, api.FactDeadLetterCreated)
-	storetest.Must(t, p.facts.Sweep(t.Context()))
-	if again := p.awaitFacts(id, api.FactDeadLetterCreated); len(again) != 1 || !strings.Contains(told[0], `"kind":"event","event":"`+id+`","type":"hello",`) {
-		t.Errorf("told %q", again)
-	}
-	letters, err := queue.DeadLetters(t.Context(), queue.DeadFilter{}, "", 10, p.first.queueOfEvents)
-	if err != nil || len(letters.Items) != 1 {
-		t.Fatalf("%v, %v", letters, err)
-	}
-	works.Store(true)
-	_, _, err = p.first.queueOfEvents.RetryDead(t.Context(), letters.Items[0].ID, queue.Once{})
-	storetest.Must(t, err)
-	p.mustEnd(id, api.EventDone)
-	done := `event.done {"state":"done","type":"hello","recipients":1,"notifications":1,"delivered":1,"failed":0}`
-	if all := p.awaitFacts(id, api.FactEventDone); len(all) != 2 || all[1] != done {
-		t.Errorf("told %q, want %q at the end", all, done)
+			letters, err := queue.DeadLetters(t.Context(), queue.DeadFilter{}, "", 10, p.first.queueOfEvents)
+			if err != nil || len(letters.Items) != 1 {
+				t.Fatalf("%v, %v", letters, err)
+			}
+			works.Store(true)
+			_, _, err = p.first.queueOfEvents.RetryDead(t.Context(), letters.Items[0].ID, queue.Once{})
+			storetest.Must(t, err)
+			p.mustEnd(id, api.EventDone)
+			if all := p.awaitFacts(id, api.FactEventDone); len(all) != 2 || all[1] != "event.done "+row.done {
+				t.Errorf("told %q, want %q at the end", all, row.done)
+			}
+		})
 	}
 }
