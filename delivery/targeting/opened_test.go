@@ -304,6 +304,46 @@ func TestO1_OneCommandForAnEventOrAPart(t *testing.T) {
 	}
 }
 
+// O1: events that are targeted together wait for one round trip, which notes the recipients of all, also those of types that do not
+// count. Nothing is sent before.
+func TestO1_OneTripForEventsThatAreTargetedTogether(t *testing.T) {
+	t.Parallel()
+	p := setup(t, options{idle: true, queue: func(o *queue.Options) { o.Shards = 1 }}) // what is posted before the start is one batch
+	p.mustOpenedType()
+	p.mustType("plain", api.EventTypeRequest{Title: "T"})
+	const pairs = 8
+	var batch []api.EventRequest
+	for n := range 2 * pairs {
+		user := fmt.Sprint("user", n)
+		p.mustDevice(user, n)
+		p.mustCache(user)
+		batch = append(batch, api.EventRequest{Type: []string{"plain", "seen"}[n%2], Audience: api.Audience{Users: []string{user}}})
+	}
+	ids := p.mustPostBatch(batch...)
+	var mu sync.Mutex
+	var notes []bool // of each command that notes recipients, when it is sent and when it is answered: whether it is answered
+	early := 0
+	p.processOn(storetest.Faulty(t, p.db, func(script string, answered bool) error {
+		if script == "recipients_note" {
+			mu.Lock()
+			defer mu.Unlock()
+			notes, early = append(notes, answered), p.apns.Total()
+		}
+		return nil
+	})).start()
+	for _, id := range ids {
+		p.mustEnd(id, api.EventDone)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if want := append(slices.Repeat([]bool{false}, pairs), slices.Repeat([]bool{true}, pairs)...); !slices.Equal(notes, want) {
+		t.Errorf("recipients were noted in the order %v, want %v", notes, want)
+	}
+	if early > 0 {
+		t.Errorf("%d notifications were sent before the recipients of all events were noted", early)
+	}
+}
+
 // O1: an event whose posting is repeated under its Idempotency-Key, and one that is targeted again by another process after its
 // recipients were noted, or whose step is sent twice or loses its answer, counts each user once.
 func TestO1_WorkThatIsRepeated(t *testing.T) {
