@@ -1,6 +1,9 @@
 package app
 
 import (
+	"context"
+	"encoding/json"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -11,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"fanfare/api"
 	"fanfare/store/storetest"
 )
 
@@ -43,6 +47,82 @@ func TestProbesShareOneReading(t *testing.T) {
 			}
 		})
 	}
+}
+
+// SIGTERM under load: from the signal on the process is not ready and says why. While HTTP drains, requests that are under way are
+// served, and what is accepted is still sent.
+func TestAProcessThatStopsIsNotReady(t *testing.T) {
+	t.Parallel()
+	a := mustBuildApp(t, "FANFARE_ADDR=127.0.0.1:0", "FANFARE_SHUTDOWN_TIMEOUT=2m") // a busy machine must not end the drain
+	public, _ := a.handlers()
+	ask := func(class int, method, path, body string) (answer []byte) {
+		t.Helper()
+		storetest.Eventually(t, time.Minute, method+" "+path, func() bool {
+			r, w := httptest.NewRequest(method, "http://localhost"+path, strings.NewReader(body)), httptest.NewRecorder()
+			r.Header.Set("Content-Type", "application/json")
+			public.ServeHTTP(w, r)
+			answer = w.Body.Bytes()
+			if w.Code/100 != class && w.Code != http.StatusServiceUnavailable { // a busy machine may be slower than a time-out
+				t.Fatalf("%s %s: %d %s", method, path, w.Code, answer)
+			}
+			return w.Code/100 == class
+		})
+		return answer
+	}
+	draining, drained := make(chan struct{}), make(chan struct{})
+	end := sync.OnceFunc(func() { close(drained) })
+	defer end()
+	stop := mustRunApp(t, a, func(ctx context.Context) error {
+		<-ctx.Done() // here the servers would begin to drain
+		close(draining)
+		<-drained
+		return nil
+	})
+	ask(2, "PUT", "/v1/users/bob/devices/"+strings.Repeat("c0ffee00", 8), `{"platform":"apns","topic":"com.example.app","environment":"sandbox"}`)
+	const note = "this process is stopping"
+	if text := ask(2, "GET", "/readyz", ""); strings.Contains(string(text), note) {
+		t.Errorf("before the signal: %s", text)
+	}
+	stopped := make(chan struct{})
+	go func() { defer close(stopped); stop() }()
+	<-draining
+	var ready api.Readiness
+	storetest.Must(t, json.Unmarshal(ask(5, "GET", "/readyz", ""), &ready))
+	if ready.Ready || !slices.Contains(ready.Notes, note) {
+		t.Errorf("while it drains: %+v", ready)
+	}
+	var event api.EventReport
+	storetest.Must(t, json.Unmarshal(ask(2, "POST", "/v1/events", `{"type":"hello","audience":{"users":["bob"]},"alert":{"title":"Hello"}}`), &event))
+	storetest.Eventually(t, time.Minute, "the event is sent", func() bool {
+		storetest.Must(t, json.Unmarshal(ask(2, "GET", "/v1/events/"+event.ID, ""), &event))
+		return event.State == api.EventDone && event.Delivered == 1
+	})
+	end()
+	<-stopped
+}
+
+// mustRunApp runs an app as serve does, with a loop in place of its HTTP servers, and waits until it has started. stop does what a
+// signal does, and waits until the app has stopped.
+func mustRunApp(t *testing.T, a *app, serving func(context.Context) error) (stop func()) {
+	t.Helper()
+	front, err := listen(t.Context(), a.config, a.log)
+	storetest.Must(t, err)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	preparation, ended := a.beginPreparation(ctx), make(chan error, 1)
+	go func() {
+		ended <- a.live(ctx, front, []loop{{"http", serving}}, preparation, nil, outputs{out: io.Discard, err: io.Discard, json: true})
+	}()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		preparation.end()
+		_ = front.listener.Close()
+	})
+	t.Cleanup(stop)
+	storetest.Eventually(t, time.Minute, "the app has started", func() bool { return a.starting.Load() == nil })
+	return stop
 }
 
 // mustBuildApp builds an app that has a database of its own and runs nothing. Without the URL of a Redis it has the
