@@ -39,7 +39,7 @@
 //	facts               stream   the lane: t type, k key, a when in ms or '', d data   7 days, 1,000,000, 5 % of maxmemory in all lanes
 //	facts:last          string   id of the lane's last fact                             for ever
 //	facts:from          hash     outbox: the last id that was moved from it             31 days after the last
-//	facts:done:<begin>  hash     rest of an event's id: it was told that it is over     as long as the event's report
+//	facts:done:<begin>  hash     rest of an event's id: it was told that it is over     Options.KeepDone after one was told
 //	                             rest of the id of a row in SQL: it was told            8 days after one was told
 //	facts:out           stream   the outbox, entries as in a lane                       until they are moved
 //	facts:turn:<sweep>  string   a request of the process that sweeps, beside shard 0   0.7 s, or 30 s

@@ -156,6 +156,33 @@ func TestH1_EventsAreOverOnce(t *testing.T) {
 	})
 }
 
+// H1: that an event was told to be over is remembered for KeepDone, in a key of its own, which a retried dead letter does not prolong.
+func TestH1_HowLongAnEndIsRemembered(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+		const keep = 5 * time.Hour
+		r, id := setupRelay(t, db), queue.NewID(1, time.Now())
+		r.s.o.KeepDone, r.over[id] = keep, true
+		key := r.q.KeyBeside(r.q.LaneOf(id), "facts:done:"+id[:overPart])
+		ends := func(when string, told int, least, most time.Duration) {
+			t.Helper()
+			r.mustLeave(0, noteEnded, id, "")
+			storetest.Must(t, r.s.round(t.Context(), r.s.o.Outboxes))
+			if facts, _, _ := r.mustReadAll("", 10); len(facts) != told {
+				t.Errorf("%s: it is told %d times, want %d", when, len(facts), told)
+			}
+			if left := db.Client().PTTL(t.Context(), key).Val(); left <= least || left > most {
+				t.Errorf("%s: it is remembered for %v, want %v", when, left, most)
+			}
+		}
+		ends("at its end", 1, keep-time.Minute, keep)
+		storetest.Must(t, db.Client().PExpire(t.Context(), key, time.Hour).Err())
+		ends("four hours later", 1, 0, time.Hour)
+		storetest.Must(t, db.Client().Del(t.Context(), key).Err())
+		ends("six hours later", 2, keep-time.Minute, keep)
+	})
+}
+
 // Notes stay until the report of their event could be read.
 func TestNotesStayWhileReportsCannotBeRead(t *testing.T) {
 	t.Parallel()
