@@ -101,10 +101,10 @@ func TestG5_KilledWhileChannelsAreMade(t *testing.T) {
 	killed, open := len(apns.Channels(apnstest.DefaultTopic)), 0
 	storetest.Must(t, db.QueryRow("SELECT COUNT(*) FROM broadcasts WHERE state = 'open'").Scan(&open))
 	storetest.Must(t, db.Close())
-	known := map[string]bool{}
+	known, refused := map[string]bool{}, 0
 	for i := range n {
 		var made channelOf
-		servers[i%2].insistInto(&made, "PUT", fmt.Sprintf("/v1/broadcasts/match:%d", i), broadcast("none"))
+		refused += servers[i%2].insistInto(&made, "PUT", fmt.Sprintf("/v1/broadcasts/match:%d", i), broadcast("none"))
 		if made.State != "open" || known[made.Channel] {
 			t.Fatalf("match:%d is %+v", i, made)
 		}
@@ -112,8 +112,9 @@ func TestG5_KilledWhileChannelsAreMade(t *testing.T) {
 	}
 	all := apns.Channels(apnstest.DefaultTopic)
 	t.Logf("killed after %d of %d channels, of which %d were on record; in the end there are %d", killed, n, open, len(all))
-	if unknown := len(all) - n; unknown != killed-open {
-		t.Errorf("%d channels are known to nobody", unknown)
+	// On a busy machine a PUT may take longer than a request may: it is refused, and leaves one more (G5).
+	if unknown := len(all) - n; unknown < killed-open || unknown > killed-open+refused {
+		t.Errorf("%d channels are known to nobody, and %d calls were refused", unknown, refused)
 	}
 	for _, p := range servers {
 		p.awaitUnknown(len(all) - n)
@@ -131,17 +132,22 @@ func (p *program) awaitUnknown(n int) {
 }
 
 // insistInto repeats a call until it is answered with 2xx, and reads the answer.
-func (p *program) insistInto(into any, method, path string, body any) {
+func (p *program) insistInto(into any, method, path string, body any) (refused int) {
 	p.t.Helper()
 	last := ""
 	storetest.Eventually(p.t, time.Minute, method+" "+path, func() bool {
 		status, answer, err := p.try(method, path, body)
 		last = fmt.Sprint(status, " ", string(answer), " ", err)
-		return err == nil && status/100 == 2 && json.Unmarshal(answer, into) == nil
+		if err == nil && status/100 == 2 && json.Unmarshal(answer, into) == nil {
+			return true
+		}
+		refused++
+		return false
 	})
 	if p.t.Failed() {
 		p.t.Log(last)
 	}
+	return refused
 }
 
 // A process is killed while APNs has its broadcast. Another one sends it again, with the same id and timestamp; those that
