@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -23,7 +24,8 @@ func TestAStreamSurvivesKills(t *testing.T) {
 	chat, err := c.CreateChat(ctx, fanfare.NewChat{Creator: "alice", Members: []string{"bob"}})
 	must(t, err)
 	const n = 200
-	go func() {
+	var posts sync.WaitGroup
+	posts.Go(func() {
 		for i := range n {
 			if _, err := c.PostMessage(ctx, chat.ID, fanfare.NewMessage{Sender: "alice", Text: fmt.Sprint(i)}); err != nil {
 				t.Error(err)
@@ -37,7 +39,7 @@ func TestAStreamSurvivesKills(t *testing.T) {
 				s.proxy.CloseClientConnections()
 			}
 		}
-	}()
+	})
 	last, reconnects := int64(0), 0
 	for event, err := range c.StreamMessages(ctx, "bob", fanfare.StreamOptions{OnReconnect: func(error) { reconnects++ }}) {
 		must(t, err)
@@ -54,6 +56,7 @@ func TestAStreamSurvivesKills(t *testing.T) {
 			break
 		}
 	}
+	posts.Wait() // the last message may be read before its post is answered
 	if reconnects == 0 {
 		t.Error("the stream was never cut")
 	}
