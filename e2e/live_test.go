@@ -34,8 +34,7 @@ func shown(t *testing.T, r apnstest.Request) (timestamp int64, state int) {
 }
 
 // G3: updates of one object to many activities, of which one reaches them only at the second try, while servers are killed. The
-// last state of each activity is the newest, and each notification is counted as it ended. Timestamps do not fall, but for a few
-// notifications that another server sends again after a kill while the next update begins. A phone drops these for their timestamp.
+// last state of each activity is the newest, timestamps never fall, and each notification is counted as it ended.
 func TestG3_UpdatesAmongKills(t *testing.T) {
 	t.Parallel()
 	activities, updates := storetest.Sized(10_000, 1000), storetest.Sized(1000, 24)
@@ -70,23 +69,16 @@ func TestG3_UpdatesAmongKills(t *testing.T) {
 	}
 	storetest.Eventually(t, 3*time.Minute, "nothing is left", f.all()[0].settled)
 
-	last, of, late := map[string][2]int64{}, map[string]int{}, 0 // timestamp and state by token, requests by event
+	last, of := map[string][2]int64{}, map[string]int{} // timestamp and state by token, requests by event
 	for _, r := range apns.Requests() {
 		at, state := shown(t, r)
-		switch before := last[r.Token]; {
-		case (at < before[0]) != (int64(state) < before[1]):
+		before := last[r.Token]
+		if at < before[0] || int64(state) < before[1] {
 			t.Errorf("%s got state %d at %d behind state %d at %d", r.Token, state, at, before[1], before[0])
-		case at < before[0]:
-			late++
-		default:
-			last[r.Token] = [2]int64{at, int64(state)}
 		}
-		if r.Status == http.StatusOK {
+		if last[r.Token] = [2]int64{at, int64(state)}; r.Status == http.StatusOK {
 			of[eventOf(t, r)]++
 		}
-	}
-	if late > activities/10 {
-		t.Errorf("%d requests came behind newer ones", late)
 	}
 	for i := range activities {
 		if state := last[deviceToken(i)][1]; state != int64(updates) {
@@ -106,5 +98,5 @@ func TestG3_UpdatesAmongKills(t *testing.T) {
 	if states["superseded"] == 0 || states["done"] == 0 {
 		t.Errorf("the updates ended as %v", states)
 	}
-	t.Logf("%d updates of %d activities: %v, %d notifications superseded, %d requests, %d late", updates, activities, states, superseded, apns.Total(), late)
+	t.Logf("%d updates of %d activities: %v, %d notifications superseded, %d requests", updates, activities, states, superseded, apns.Total())
 }

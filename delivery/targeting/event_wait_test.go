@@ -23,7 +23,7 @@ import (
 )
 
 // underWay is how many notifications of slowApp are under way in a world of hung.
-const underWay = 150
+const underWay = 100
 
 // hung is a world with fans of two apps, of which slowApp does not answer before release is called, and has all under way
 // that an app may have that hangs.
@@ -289,17 +289,18 @@ func TestG3_APartThatWaitsForRoomIsSuperseded(t *testing.T) {
 		p.mustActivity(fmt.Sprint("fan", n), n, func(r *api.ActivityRequest) { r.Topic, r.Object = slowApp, fmt.Sprint("match:", n%2) })
 	}
 	p.mustPost(update("match:0", 1))
-	storetest.Eventually(t, soon, "much to be under way", func() bool { return len(s.sent()) == users })
+	storetest.Eventually(t, soon, "much to be under way", func() bool { return len(s.sent()) >= underWay })
 	began := time.Now()
 	storetest.Eventually(t, soon, "the app to count as one that hangs", func() bool { return time.Since(began) > 2500*time.Millisecond })
+	sent := len(s.sent()) // all of the first, unless the machine is so busy that the app hung before
 	first := p.mustPost(update("match:1", 1))
 	p.mustWait(2)
 	p.mustPost(update("match:1", 2))
 	if r := p.mustEnd(first, api.EventDone); r.Superseded != users || r.Notifications != users {
 		t.Errorf("%+v", r)
 	}
-	if n := len(s.sent()); n != users {
-		t.Errorf("%d were sent, want %d", n, users)
+	if n := len(s.sent()); n != sent {
+		t.Errorf("%d were sent, want %d", n, sent)
 	}
 }
 
