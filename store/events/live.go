@@ -177,8 +177,8 @@ func (s *Store) beginLive(ctx context.Context, id string, j *Job, over string) (
 	return b, before, err
 }
 
-// over reports whether nothing of an event is being targeted or sent for the first time any more. Notifications that wait
-// may be left.
+// over reports whether nothing of an event, or of its parts, is being targeted or sent for the first time any more, nor waits
+// for that. Notifications that wait for a further try may be left.
 func (s *Store) over(ctx context.Context, id string) (bool, error) {
 	w, err := s.whole(ctx, id)
 	if api.CodeOf(err) == api.CodeNotFound {
@@ -191,11 +191,13 @@ func (s *Store) over(ctx context.Context, id string) (bool, error) {
 	if e.cancelled != queue.NotCancelled || e.state == stateDone || e.state == stateExpired || e.state == stateSuperseded {
 		return true, nil
 	}
-	stored := int64(0)
-	for _, counts := range w.sent {
-		stored += counts[CountCreated]
-	}
-	return e.state == stateTargeted && (e.parts > 0 || e.ended()+stored >= e.sent.Made), nil
+	return e.state == stateTargeted && w.triedAll(), nil
+}
+
+// triedAll reports whether each notification that was made has ended or waits for a further try.
+func (w *whole) triedAll() bool {
+	r := w.report()
+	return r.Notifications == r.Delivered+r.Failed+r.Expired+r.Cancelled+r.Superseded+r.Retrying
 }
 
 // Superseded reports whether a newer event of the object has begun that ends this one.

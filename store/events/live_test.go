@@ -402,6 +402,34 @@ func TestG3_ANewerOneWaitsForTheOlder(t *testing.T) {
 	})
 }
 
+// TestG3_WhatIsTriedForTheFirstTime: an event is over for the next update when each of its notifications, also of its parts, has
+// ended or waits for a further try. One that became a job after a kill, and was not tried, is still being sent.
+func TestG3_WhatIsTriedForTheFirstTime(t *testing.T) {
+	t.Parallel()
+	w := func(e progress, apns map[string]int64) *whole {
+		e.typ = "t"
+		return &whole{id: queue.NewID(0, time.Now()), event: e, sent: append([]map[string]int64{apns}, make([]map[string]int64, len(groupEndings))...)}
+	}
+	one := progress{state: stateTargeted, sent: Sent{Ends: Ends{Made: 3, Delivered: 1}}}
+	parts := progress{state: stateTargeted, parts: 1}
+	parts.addParts(PartCounts(Counts{Recipients: 3}, Sent{Ends: Ends{Made: 1, Delivered: 1}}))
+	for name, c := range map[string]struct {
+		of   *whole
+		want bool
+	}{
+		"one is under way with the event": {w(one, map[string]int64{CountCreated: 1, LabelDelivered: 1}), false},
+		"one is a job, and was not tried": {w(one, map[string]int64{CountCreated: 2, LabelDelivered: 1}), false},
+		"one will be tried again":         {w(one, map[string]int64{CountCreated: 2, LabelDelivered: 1, CountRetrying: 1}), true},
+		"all have ended":                  {w(one, map[string]int64{CountCreated: 2, LabelDelivered: 1, LabelFailed: 1}), true},
+		"one of a part was not tried":     {w(parts, map[string]int64{CountCreated: 2, CountRetrying: 1}), false},
+		"those of a part were tried":      {w(parts, map[string]int64{CountCreated: 2, CountRetrying: 2}), true},
+	} {
+		if got := c.of.triedAll(); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
 // TestG3_SupersededIsReported: notifications that were superseded are part of the sums of their event and of each platform, and
 // of those of parts, and it is kept that they were.
 func TestG3_SupersededIsReported(t *testing.T) {
