@@ -188,13 +188,13 @@ func (v *visit) changeWebhook() error {
 	if err != nil {
 		return err
 	}
-	var w api.WebhookStatus
-	if err := v.ask(http.MethodGet, webhookPath(id), nil, &w); err != nil {
-		return err
-	}
 	to := "../" + url.PathEscape(id)
 	switch change {
 	case secretWebhook, replayWebhook: // their routes take no If-Match
+		var w api.WebhookStatus
+		if err := v.ask(http.MethodGet, webhookPath(id), nil, &w); err != nil {
+			return err
+		}
 		if v.r.PostForm.Get("version") != strconv.FormatInt(w.Version, 10) {
 			return v.drawQuestion(true)
 		}
@@ -205,9 +205,8 @@ func (v *visit) changeWebhook() error {
 	case deleteWebhook:
 		to = "../../webhooks"
 		err = v.ask(http.MethodDelete, webhookPath(id), nil, nil, seen)
-	default: // it is turned on or off, and nothing else of it is changed
-		in := api.WebhookRequest{URL: w.URL, Types: w.Types, Max: &w.Max, State: api.WebhookState(change)}
-		err = v.ask(http.MethodPut, webhookPath(id), in, nil, seen)
+	default:
+		err = v.turnWebhook(id, api.WebhookState(change), seen)
 	}
 	switch {
 	case err == nil:
@@ -218,6 +217,16 @@ func (v *visit) changeWebhook() error {
 	}
 	redirect(v.w, to+"?done="+asked.done)
 	return nil
+}
+
+// turnWebhook turns a webhook on or off, and changes nothing else of it.
+func (v *visit) turnWebhook(id string, to api.WebhookState, seen string) error {
+	var w api.WebhookStatus
+	if err := v.ask(http.MethodGet, webhookPath(id), nil, &w); err != nil {
+		return err
+	}
+	in := api.WebhookRequest{URL: w.URL, Types: w.Types, Max: &w.Max, State: to}
+	return v.ask(http.MethodPut, webhookPath(id), in, nil, seen)
 }
 
 // tryWebhook sends a test to a webhook, and shows what its receiver answered.
