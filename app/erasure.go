@@ -180,7 +180,7 @@ func (a *app) eraseKeys(ctx context.Context, o *record.Operation) (erasure.Found
 		if err != nil {
 			return err
 		}
-		told, err := a.facts.EraseLeft(ctx, o, a.resultsCome(), keys)
+		told, err := a.facts.EraseLeft(ctx, o, a.resultsCome(o), keys)
 		found.Removed[erasedFacts] += told.Before
 		found.Counted = found.Counted || told.Any
 		if err != nil {
@@ -197,24 +197,20 @@ func (a *app) eraseFacts(ctx context.Context, o *record.Operation) (erasure.Foun
 	return erasure.Found{Removed: map[string]int64{erasedFacts: told.Before}}, err
 }
 
-// resultsCome is for how long after the beginning of an operation results may come of requests to push services that were under way then.
-func (a *app) resultsCome() time.Duration {
-	return exchange.RequestTimeout + a.config.NotificationLease
+// resultsCome is for how long after the beginning of an operation results may come of requests to push services that began before the
+// user's devices were removed.
+func (a *app) resultsCome(o *record.Operation) time.Duration {
+	return o.Settling() + exchange.RequestTimeout + a.config.NotificationLease
 }
 
-// awaitSends waits for the end of the requests to push services that were under way when the operation began, if the
-// user had a device or an activity. One that fails late is told with the user's name, beside its event, and the step of the keys then
+// awaitSends waits for the end of the requests to push services that were under way when the user's devices and activities were
+// removed, if there may have been any. One that fails late is told with the user's name, beside its event, and the step of the keys then
 // removes that. A result that comes later than a lease after its request is not taken.
-func (a *app) awaitSends(ctx context.Context, o *record.Operation) (erasure.Found, error) {
-	wait := time.UnixMilli(o.Since).Add(a.resultsCome()).Sub(a.redis.Clock())
-	if wait <= 0 {
+func (a *app) awaitSends(_ context.Context, o *record.Operation) (erasure.Found, error) {
+	if o.SettledAt == 0 { // the user never had any
 		return erasure.Found{}, nil
 	}
-	told, err := a.record.Operation(ctx, o.ID)
-	if err != nil || told.Removed[record.ErasedDevices]+told.Removed[record.ErasedLive] == 0 {
-		return erasure.Found{}, err
-	}
-	return erasure.Found{Wait: wait}, nil
+	return erasure.Found{Wait: max(time.UnixMilli(o.Since).Add(a.resultsCome(o)).Sub(a.redis.Clock()), 0)}, nil
 }
 
 // presenceEnds is by when the presence of streams that were open when the operation began has ended.
@@ -231,7 +227,7 @@ func (a *app) erasePresence(ctx context.Context, o *record.Operation) (erasure.F
 
 // awaitOutbox waits until the outbox does not name the user, but for facts of what happened later.
 func (a *app) awaitOutbox(ctx context.Context, o *record.Operation) (erasure.Found, error) {
-	open, err := a.record.OpenErasure(ctx, o, a.resultsCome())
+	open, err := a.record.OpenErasure(ctx, o, a.resultsCome(o))
 	return erasure.Found{Busy: open > 0}, err
 }
 

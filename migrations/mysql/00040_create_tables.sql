@@ -226,6 +226,7 @@ CREATE TABLE IF NOT EXISTS operations (
     removed    TEXT         NOT NULL,
     kept       TEXT         NOT NULL,
     created_at BIGINT       NOT NULL,
+    settled_at BIGINT       NULL,
     done_at    BIGINT       NULL,
     UNIQUE KEY operations_by_turn (turn),
     KEY operations_by_age (done_at)

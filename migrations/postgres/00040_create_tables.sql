@@ -226,6 +226,7 @@ CREATE TABLE IF NOT EXISTS operations (
     removed    TEXT COLLATE "C" NOT NULL,
     kept       TEXT COLLATE "C" NOT NULL,
     created_at BIGINT           NOT NULL,
+    settled_at BIGINT           NULL,
     done_at    BIGINT           NULL
 );
 -- +goose StatementEnd

@@ -226,6 +226,7 @@ CREATE TABLE IF NOT EXISTS operations (
     removed    TEXT    NOT NULL,
     kept       TEXT    NOT NULL,
     created_at INTEGER NOT NULL,
+    settled_at INTEGER NULL,
     done_at    INTEGER NULL
 ) WITHOUT ROWID;
 -- +goose StatementEnd

@@ -47,7 +47,10 @@ func (db *DB) StartErasure(ctx context.Context, user string, redisMS int64) (id 
 			return err
 		}
 		second := redisMS / 1000
-		_, err := tx.ExecContext(ctx, "UPDATE operations SET created_at = ? WHERE id = ?", endOfSecond(now), id)
+		if _, err := tx.ExecContext(ctx, "UPDATE operations SET created_at = ? WHERE id = ?", endOfSecond(now), id); err != nil {
+			return err
+		}
+		_, err := tx.ExecContext(ctx, "UPDATE operations SET settled_at = created_at WHERE id = ? AND EXISTS (SELECT 1 FROM user_settings WHERE user_id = ?)", id, user)
 		return errors.Join(err, db.revoke(ctx, tx, user, second), db.revoke(ctx, tx, ErasedName(user), second))
 	})
 	return id, err
@@ -81,11 +84,11 @@ func (db *DB) EndErasure(ctx context.Context, o *Operation, kept map[string]int6
 }
 
 // EraseSettings removes the devices, activities, opt-outs, mutes and topics that a user had when the operation
-// began, and counts them.
+// began, counts them, and puts on record when that was.
 func (db *DB) EraseSettings(ctx context.Context, o *Operation) (c Change, err error) {
 	err = db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
 		c = Change{}
-		users, _, err := db.lockSettings(ctx, tx, []string{o.Subject})
+		users, now, err := db.lockSettings(ctx, tx, []string{o.Subject})
 		if err != nil {
 			return err
 		}
@@ -105,6 +108,9 @@ func (db *DB) EraseSettings(ctx context.Context, o *Operation) (c Change, err er
 		}
 		if len(removed) == 0 {
 			return errUnchanged
+		}
+		if _, err := tx.ExecContext(ctx, "UPDATE operations SET settled_at = ? WHERE id = ?", now, o.ID); err != nil {
+			return err
 		}
 		out := append(guardRows(tokens, o.ID), newOutboxRow(KindSettings, o.Subject, o.ID))
 		c = Change{Users: users}

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jmoiron/sqlx"
 
@@ -31,6 +32,14 @@ type Operation struct {
 	// since the Unix epoch.
 	Since     int64 `db:"since"`
 	CreatedAt int64 `db:"created_at"`
+	// SettledAt is when an erasure removed settings of the user last, by the database's clock; CreatedAt before it does, and 0 if
+	// the user has never had any.
+	SettledAt int64 `db:"settled_at"`
+}
+
+// Settling is how long after the beginning of an erasure the user's settings were removed.
+func (o *Operation) Settling() time.Duration {
+	return time.Duration(max(o.SettledAt-o.CreatedAt, 0)) * time.Millisecond
 }
 
 // NewOperation describes an operation that begins.
@@ -103,7 +112,7 @@ func (db *DB) endOperation(ctx context.Context, tx *sqlx.Tx, id string) error {
 // OpenOperation reads an operation that is not done; nil if there is none.
 func (db *DB) OpenOperation(ctx context.Context, id string) (*Operation, error) {
 	var o Operation
-	err := db.get(ctx, &o, "SELECT id, subject, since, created_at FROM operations WHERE id = ? AND done_at IS NULL", id)
+	err := db.get(ctx, &o, "SELECT id, subject, since, created_at, COALESCE(settled_at, 0) AS settled_at FROM operations WHERE id = ? AND done_at IS NULL", id)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}

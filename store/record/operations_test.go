@@ -195,6 +195,41 @@ func testErase(t *testing.T, db *record.DB, user string) {
 	}
 }
 
+// E7: it is on record whether a user who is erased has had settings, and when the operation removed them, because requests to push
+// services may be under way since then.
+func TestE7_WhenSettingsWereRemoved(t *testing.T) {
+	t.Parallel()
+	eachConnection(t, func(t *testing.T, db *record.DB) {
+		ctx := t.Context()
+		if o := mustErase(t, db, "nobody"); o.SettledAt != 0 || o.Settling() != 0 {
+			t.Errorf("of a user who never had settings: %+v", o)
+		}
+		mustPut(t, db, "alice", token(1))
+		o := mustErase(t, db, "alice")
+		if o.SettledAt != o.CreatedAt || o.Settling() != 0 {
+			t.Errorf("before they are removed: %+v", o)
+		}
+		var before int64
+		for i := range 2 { // a repeat finds nothing
+			_, err := db.EraseSettings(ctx, o)
+			storetest.Must(t, err)
+			late, err := db.OpenOperation(ctx, o.ID)
+			storetest.Must(t, err)
+			if late.Settling() <= 0 || late.Settling() > time.Minute || i > 0 && late.SettledAt != before {
+				t.Errorf("when they were removed: %+v, before %d", late, before)
+			}
+			before = late.SettledAt
+		}
+		gone := mustErase(t, db, "alice")
+		if storetest.Must(t, db.EndOperation(ctx, o.ID)); gone.ID != o.ID {
+			t.Errorf("another operation %s", gone.ID)
+		}
+		if gone = mustErase(t, db, "alice"); gone.SettledAt != gone.CreatedAt {
+			t.Errorf("of a user whose settings were removed before: %+v", gone)
+		}
+	})
+}
+
 // Who registers again has settings of a higher version than before, or caches would not take them.
 func TestE2_SettingsGoOnAboveTheirVersions(t *testing.T) {
 	t.Parallel()
