@@ -39,6 +39,7 @@ type Result struct {
 	Status int // 0: there was no answer
 	Header []Field
 	Body   []byte // its first 64 KiB
+	Cut    bool   // the answer ended before its body did
 	// Err says why there was no answer. If it is ErrUnprocessed or ErrWithheld, the server did not
 	// process the request. Otherwise it may have.
 	Err error
@@ -191,6 +192,7 @@ func (c *Conn) under(call *Call) bool { return call.id != 0 && c.calls[call.id] 
 func (call *Call) lost(cause error) error {
 	switch {
 	case call.result.Status != 0:
+		call.result.Cut = true
 		return nil
 	case call.endsAt == 0:
 		return unprocessed(cause)

@@ -120,8 +120,8 @@ func TestAnswersOnTheWire(t *testing.T) {
 			mustFrame[*http2.DataFrame](p)
 			row.answer(p)
 			r := done.must(t)
-			if r.Status != row.status || string(r.Body) != row.body || (r.Err == nil) != (row.status != 0) {
-				t.Fatalf("got %d %q: %v", r.Status, r.Body, r.Err)
+			if r.Status != row.status || string(r.Body) != row.body || (r.Err == nil) != (row.status != 0) || r.Cut != (row.status == 500) {
+				t.Fatalf("got %d %q, cut off %v: %v", r.Status, r.Body, r.Cut, r.Err)
 			}
 			if errors.Is(r.Err, ErrUnprocessed) {
 				t.Fatalf("the peer had all of it: %v", r.Err)

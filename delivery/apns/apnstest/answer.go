@@ -57,6 +57,8 @@ const (
 	// BlackHole makes the connection silent for good: nothing is read, answered
 	// or acknowledged any more, not even PING: taken.
 	BlackHole
+	// CutOff answers without the body, and resets the stream.
+	CutOff
 )
 
 // taken reports whether a request with this fault counts as delivered.

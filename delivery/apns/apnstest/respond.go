@@ -75,7 +75,7 @@ func (c *conn) possible(id uint32, a Answer) Answer {
 // ledger is in the order of arrival. Payloads are copied only if they are kept.
 func (c *conn) record(r *Request, a *Answer) place {
 	r.Status, r.Reason = 0, ""
-	if a.Fault == NoFault || a.Fault == GoAwayAfter {
+	if a.Fault == NoFault || a.Fault == GoAwayAfter || a.Fault == CutOff {
 		r.Status, r.Reason = a.status(), a.Reason
 	}
 	r.Taken = a.Fault.taken() && (a.status() == http.StatusOK || c.manage && a.status()/100 == 2)
@@ -207,6 +207,9 @@ func (c *conn) respond(id uint32, a Answer) {
 	_ = c.fr.WriteHeaders(http2.HeadersFrameParam{
 		StreamID: id, BlockFragment: c.block.Bytes(), EndHeaders: true, EndStream: len(body) == 0,
 	})
+	if a.Fault == CutOff {
+		_, body = c.fr.WriteRSTStream(id, http2.ErrCodeInternal), nil
+	}
 	for len(body) > 0 {
 		piece := body[:min(len(body), 16<<10)]
 		body = body[len(piece):]

@@ -8,7 +8,7 @@ import (
 // Fault is something that goes wrong with a connection or a stream.
 type Fault int
 
-// The faults. With all but Untaken and GoAway the request counts as delivered, although the client gets no
+// The faults. With all but Untaken, GoAway and CutOff the request counts as delivered, although the client gets no
 // answer.
 const (
 	NoFault Fault = iota
@@ -22,6 +22,8 @@ const (
 	Hang
 	// GoAway answers, and asks for another connection.
 	GoAway
+	// CutOff answers without the body, and resets the stream.
+	CutOff
 )
 
 // Reply is how a request is answered.
@@ -62,7 +64,7 @@ func (s *Server[R, P, A]) Answer(w http.ResponseWriter, r *http.Request, req *R,
 func (s *Server[R, P, A]) note(req *R, how *Reply) int {
 	e := P(req).entry()
 	e.Taken = how.Status/100 == 2 && how.Fault != Untaken
-	if how.Fault == NoFault || how.Fault == GoAway {
+	if how.Fault == NoFault || how.Fault == GoAway || how.Fault == CutOff {
 		e.Status = how.Status
 	}
 	s.mu.Lock()
@@ -95,9 +97,18 @@ func (s *Server[R, P, A]) happen(w http.ResponseWriter, r *http.Request, how *Re
 		panic(http.ErrAbortHandler)
 	case GoAway:
 		w.Header().Set("Connection", "close") // net/http sends GOAWAY
+	case CutOff:
+		how.Write(bodiless{w})
+		_ = http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
 	}
 	how.Write(w)
 }
+
+// bodiless writes an answer without its body.
+type bodiless struct{ http.ResponseWriter }
+
+func (bodiless) Write(b []byte) (int, error) { return len(b), nil }
 
 // cut closes a connection.
 func (s *Server[R, P, A]) cut(name string) {
