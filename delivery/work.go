@@ -99,7 +99,7 @@ func (m *message) notification(id string, now time.Time, maySend func() bool) *t
 	n := &transport.Notification{
 		ID: id, Platform: m.platform(), Token: m.Token, Target: m.Target, Channel: m.Channel, Topic: m.Topic, Environment: m.Environment,
 		PushType: m.Push.PushType, Priority: m.Push.Priority, CollapseID: m.Push.CollapseID,
-		Payload: m.Push.Payload, MaySend: maySend,
+		Payload: m.Push.Payload, At: now, MaySend: maySend,
 	}
 	expiration := m.Push.Expiration
 	if m.Channel != "" {

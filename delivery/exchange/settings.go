@@ -27,7 +27,7 @@ type Settings struct {
 	// true. After that the connection is given up, so that the request is not sent late. It should be at
 	// most half a lease; default 5 s.
 	SendWithin time.Duration
-	// Now is the clock of tokens, certificates and times to live; default time.Now.
+	// Now is the clock of tokens and certificates; default time.Now.
 	Now func() time.Time
 }
 

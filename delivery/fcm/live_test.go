@@ -25,7 +25,7 @@ func TestG7_LiveActivityToken(t *testing.T) {
 		"Expires": {"la.x", registration + " " + activity, activity, &later},
 		"Android": {registration, "", "", nil},
 	} {
-		body, err := message(&transport.Notification{Token: c.token, Target: c.target, Payload: payload, Expiration: c.expires}, now)
+		body, err := message(&transport.Notification{Token: c.token, Target: c.target, Payload: payload, Expiration: c.expires, At: now})
 		storetest.Must(t, err)
 		var got struct {
 			Message struct {

@@ -52,7 +52,7 @@ func (s *Sender) Start(ctx context.Context, n *transport.Notification, done func
 
 // start sends a notification. It ends at the latest with ctx or after its time-out.
 func start(ctx context.Context, a *app, n *transport.Notification, o *Options, done func(transport.Answer)) {
-	body, err := message(n, o.Now())
+	body, err := message(n)
 	if err != nil {
 		done(transport.Answer{Outcome: transport.OurBug, Err: err})
 		return
@@ -63,14 +63,14 @@ func start(ctx context.Context, a *app, n *transport.Notification, o *Options, d
 }
 
 // message adds the device and the time to live to the payload, which the event's devices share.
-func message(n *transport.Notification, now time.Time) ([]byte, error) {
+func message(n *transport.Notification) ([]byte, error) {
 	payload := n.Payload
 	if !bytes.HasPrefix(payload, []byte(androidHead+`"`)) {
 		return nil, errors.New("the payload is none of FCM")
 	}
 	if n.Expiration != nil {
 		var err error
-		if payload, err = limited(payload, min(max(n.Expiration.Sub(now), 0), maxTTL), now); err != nil {
+		if payload, err = limited(payload, n.Left(maxTTL), n.At); err != nil {
 			return nil, fmt.Errorf("add the time to live: %w", err)
 		}
 	}

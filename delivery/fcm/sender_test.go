@@ -171,8 +171,8 @@ func TestW8_StreamsAndConnectionsAreBounded(t *testing.T) {
 // of device. A message that waits since an earlier version has no part for iPhones.
 func TestW10_TimeToLive(t *testing.T) {
 	t.Parallel()
-	now := time.Now()
-	w := setup(t, fcmtest.Options{}, func(o *Options) { o.Now = func() time.Time { return now } })
+	now := time.Now().Add(time.Hour) // by Redis' clock, behind which the server's is
+	w := setup(t, fcmtest.Options{})
 	at := func(after time.Duration) *time.Time { end := now.Add(after); return &end }
 	epoch := time.Unix(0, 0)
 	unix := func(after time.Duration) string { return fmt.Sprint(now.Add(after).Unix()) }
@@ -184,7 +184,7 @@ func TestW10_TimeToLive(t *testing.T) {
 		n, earlier := testNote(i), testNote(100+i)
 		n.Payload = []byte(strings.Replace(payload, `,"data":`, `,"apns":{"headers":{"apns-priority":"10"},"payload":{"aps":{"alert":"<hi>"}}},"notification":{"title":"hi"},"data":`, 1))
 		for _, n := range []*transport.Notification{n, earlier} {
-			n.Expiration = row.expiration
+			n.Expiration, n.At = row.expiration, now
 			w.mustDeliver(n)
 			m := w.Of(n.Token)[0].Message
 			if android := strings.TrimSuffix(m.Android.TTL, "s"); android != row.web || m.WebPush.Headers["TTL"] != row.web || m.Data["type"] != "t" || m.Android.Priority != "HIGH" {
@@ -357,6 +357,22 @@ func TestSendMany(t *testing.T) {
 			t.Fatalf("%s was sent twice", r.Message.Token)
 		}
 		seen[r.Message.Token] = true
+	}
+}
+
+// W11: an answer that is cut off behind its status does not say that the device or the app is at fault. The notification is sent again.
+func TestW11_AnAnswerThatIsCutOff(t *testing.T) {
+	t.Parallel()
+	w := setup(t, fcmtest.Options{})
+	w.mustDeliver(testNote(0))
+	for i, status := range []int{404, 400, 403, 401} {
+		a := fcmtest.Refuse(status, "UNREGISTERED")
+		a.Fault = exchangetest.CutOff
+		w.Answers(a)
+		if got := w.send(testNote(1 + i)); got.Outcome != transport.Retry || got.Status != status || got.Reason != "" {
+			t.Errorf("%d: %+v", status, got)
+		}
+		w.mustDeliver(testNote(1 + i))
 	}
 }
 

@@ -70,6 +70,8 @@ type Notification struct {
 	// Expiration is until when the service keeps trying. Nil leaves it to the service; the Unix
 	// epoch means one try, without storing the notification.
 	Expiration *time.Time
+	// At is when the notification was given to the sender, by the clock of Expiration, which the sender's may differ from.
+	At time.Time
 	// Payload is not changed by the sender. The caller must not change it either, not even after
 	// the answer.
 	Payload []byte
@@ -79,6 +81,11 @@ type Notification struct {
 	// body is written if that had to wait; the service never has the whole request before that. It must
 	// be quick. If it returns false, the answer is NotSent with ErrMayNotSend.
 	MaySend func() bool
+}
+
+// Left is for how long the service keeps trying, at most this long. Expiration must not be nil.
+func (n *Notification) Left(most time.Duration) time.Duration {
+	return min(max(n.Expiration.Sub(n.At), 0), most)
 }
 
 // Two reasons of a SuspectDevice that speaks of its device alone, see Answer.Alone.

@@ -59,7 +59,7 @@ func (s *Sender) start(ctx context.Context, a *app, n *transport.Notification, d
 		done(transport.Answer{Outcome: transport.NotSent, Err: err})
 		return
 	}
-	p := &push{app: a, to: to, payload: n.Payload, fields: fieldsOf(n, to, s.o.Now())}
+	p := &push{app: a, to: to, payload: n.Payload, fields: fieldsOf(n, to)}
 	p.Init(ctx, p, n, exchange.Options{Pool: host.pool, Timeout: s.o.Timeout, Done: func(answer transport.Answer) {
 		s.hosts.release(host)
 		done(answer)
@@ -68,10 +68,10 @@ func (s *Sender) start(ctx context.Context, a *app, n *transport.Notification, d
 }
 
 // fieldsOf are the headers that depend on the notification and its host. Windows' service refuses a TTL of 0.
-func fieldsOf(n *transport.Notification, to *recipient, now time.Time) []h2.Field {
+func fieldsOf(n *transport.Notification, to *recipient) []h2.Field {
 	ttl := maxTTL
 	if n.Expiration != nil {
-		ttl = min(max(n.Expiration.Sub(now), 0), maxTTL)
+		ttl = n.Left(maxTTL)
 	}
 	if to.isWindows() {
 		ttl = max(ttl, time.Second)

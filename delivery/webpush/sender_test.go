@@ -134,8 +134,8 @@ func (w *world) failure(place string) error {
 // the collapse id.
 func TestW13_WhatIsSent(t *testing.T) {
 	t.Parallel()
-	now := time.Now()
-	w := setup(t, webpushtest.Options{}, func(o *Options) { o.Now = func() time.Time { return now } })
+	now := time.Now().Add(time.Hour) // by Redis' clock, behind which the server's is
+	w := setup(t, webpushtest.Options{})
 	w.mustDeliver(w.note())
 	r := w.last()
 	const first = "b0c82a3ade3497964cb8034be915da17" // the beginning of the SHA-256 of ev1
@@ -155,7 +155,7 @@ func TestW13_WhatIsSent(t *testing.T) {
 		{10, "ev2", at(29 * 24 * time.Hour), "high", 2419200},
 	} {
 		n := w.note()
-		n.Priority, n.CollapseID, n.Expiration = row.priority, row.collapse, row.expiration
+		n.Priority, n.CollapseID, n.Expiration, n.At = row.priority, row.collapse, row.expiration, now
 		w.mustDeliver(n)
 		r := w.last()
 		if r.Urgency != row.urgency || r.TTL != row.ttl || (r.Topic == "") != (row.collapse == "") || (r.Topic == first) != (row.collapse == "ev1") {
@@ -363,6 +363,19 @@ func TestSendMany(t *testing.T) {
 		if len(of) > maxConns+n/200 {
 			t.Errorf("%d connections to %s", len(of), host)
 		}
+	}
+}
+
+// W14: an answer that is cut off behind its status may lack what its service says beside that. The notification is sent again.
+func TestW14_AnAnswerThatIsCutOff(t *testing.T) {
+	t.Parallel()
+	w := setup(t, webpushtest.Options{})
+	for _, status := range []int{400, 403, 410} {
+		w.Answers(webpushtest.Answer{Status: status, Fault: exchangetest.CutOff})
+		if got := w.send(w.note()); got.Outcome != transport.Retry || got.Status != status {
+			t.Errorf("%d: %+v", status, got)
+		}
+		w.mustDeliver(w.note())
 	}
 }
 
