@@ -38,7 +38,14 @@ func (d *Delivery) handle(ctx context.Context, w *work) {
 		return
 	}
 	d.mayBeStopped(ctx, w) // for ended, which does not wait
-	if r, ended := d.ended(ctx, w); ended {
+	r, ends := d.ended(ctx, w)
+	if !ends {
+		r, ends = d.removed(ctx, w)
+	}
+	if !ends {
+		r, ends = d.superseded(ctx, w)
+	}
+	if ends {
 		d.finish(ctx, w, r)
 		if r.Outcome == queue.Done && d.pauses.last(w.app).State == apps.Paused {
 			d.wake(w.app) // this was the probe; let another notification be the probe
@@ -47,14 +54,6 @@ func (d *Delivery) handle(ctx context.Context, w *work) {
 	}
 	if !d.maySend(ctx, w) {
 		d.finish(ctx, w, d.parking(w))
-		return
-	}
-	r, ends := d.removed(ctx, w)
-	if !ends {
-		r, ends = d.superseded(ctx, w)
-	}
-	if ends {
-		d.finish(ctx, w, r)
 		return
 	}
 	if wait := d.backoff.wait(w.m.Token, time.Now()); wait > 0 && !w.probe {

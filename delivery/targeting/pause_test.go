@@ -1,6 +1,7 @@
 package targeting_test
 
 import (
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -117,6 +118,33 @@ func TestPausedAppIsProbedOncePerIntervalInTheCluster(t *testing.T) {
 	}
 	p.apns.ScriptTopic(badTopic, apnstest.OK())
 	storetest.Eventually(t, soon, "all to be delivered", func() bool { return p.apns.Taken() == 10 })
+}
+
+// The probe of a paused app of Live Activities is a notification that can be sent. Those that a newer update has superseded, of which there may
+// be very many, end without using the probe up.
+func TestTheProbeIsNotSuperseded(t *testing.T) {
+	t.Parallel()
+	const users = 24
+	p := setup(t, options{delivery: func(o *delivery.Options) { o.ProbeEvery = time.Hour }})
+	for n := range users {
+		p.mustActivity(fmt.Sprint("fan", n), n, nil)
+	}
+	p.apns.ScriptTopic(liveTopic, apnstest.Fail(403, "InvalidProviderToken"))
+	older := p.mustPost(score(1))
+	storetest.Eventually(t, soon, "all to be parked", func() bool { return p.parked() == users })
+	for n := 1; n < users; n++ { // they get no further update
+		storetest.Must(t, p.first.devices.PutMute(t.Context(), fmt.Sprint("fan", n), "match:7", &api.MuteRequest{}))
+	}
+	newer := p.mustPost(score(2))
+	storetest.Eventually(t, soon, "the newer one to be parked, too", func() bool { return p.parked() == users+1 })
+	p.apns.ScriptTopic(liveTopic, apnstest.OK())
+	p.first.delivery.ProbeNow()
+	if r := p.mustEnd(newer, api.EventDone); r.Delivered != 1 {
+		t.Errorf("the newer one: %+v", r)
+	}
+	if r := p.mustEnd(older, api.EventDone); r.Superseded != users {
+		t.Errorf("the older one: %+v", r)
+	}
 }
 
 func TestPausedAppIsProbedAtStart(t *testing.T) {
