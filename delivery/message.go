@@ -16,11 +16,11 @@ import (
 )
 
 // ShowMessage renders a notification's queue entry as JSON, for its dead letter. Of a browser's endpoint it
-// shows the origin alone, and nothing of its keys.
+// shows the origin alone, and nothing of its keys; of an entry that cannot be read it shows nothing.
 func ShowMessage(group string, text []byte) json.RawMessage {
 	m, err := decodeMessage(group, text)
 	if err != nil {
-		return text
+		return nil // it may have keys all the same
 	}
 	token := m.Token
 	if registration, activity, ok := api.LiveTarget(m.Target); ok {
@@ -33,7 +33,7 @@ func ShowMessage(group string, text []byte) json.RawMessage {
 		*message
 	}{events.NotificationID(m.Event, m.Token), api.OriginOf(m.Target), token, m})
 	if err != nil {
-		return text
+		return nil
 	}
 	return shown
 }
@@ -153,7 +153,7 @@ func decodeMessage(group string, text []byte) (*message, error) {
 	if err == nil {
 		err = pack.Decode(rest, &p)
 	}
-	if err == nil && (len(d.Hex)+len(d.Token) == 0 || len(p.Payload) == 0) {
+	if err == nil && (len(d.Hex)+len(d.Token) == 0 || p.Payload == nil) { // one that is too large for its service has an empty one
 		err = errors.New("it has no token or no payload") // a later version may name them otherwise
 	}
 	if err != nil {

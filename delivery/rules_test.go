@@ -224,6 +224,26 @@ func TestW2_DeadLettersHideTargets(t *testing.T) {
 	}
 }
 
+// W2: nor does what cannot be read show a target.
+func TestW2_WhatCannotBeReadIsNotShown(t *testing.T) {
+	t.Parallel()
+	m := &message{Token: "wp.abc", Target: "https://web.push.apple.com/secret point auth", User: "bob", Topic: "shop", Event: "e1", Push: render.Push{Payload: json.RawMessage("{}")}}
+	for n := range m.encode() {
+		if shown := ShowMessage("e1", m.encode()[:n]); shown != nil {
+			t.Fatalf("%d bytes are shown as %s", n, shown)
+		}
+	}
+}
+
+// W6: a notification that is too large for its service, and has no payload for that, can wait as others do.
+func TestW6_TooLargeCanWait(t *testing.T) {
+	t.Parallel()
+	m := &message{Token: "wp.abc", Target: "https://web.push.apple.com/x", User: "bob", Topic: "shop", Event: "e1"}
+	if got, err := decodeMessage("e1", m.encode()); err != nil || len(got.Push.Payload) > 0 || got.User != "bob" {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
 // G7: a dead letter names an iPhone's activity as the app registered it, and not its registration token.
 func TestG7_DeadLettersNameTheActivity(t *testing.T) {
 	t.Parallel()
@@ -281,11 +301,14 @@ func TestAcceptsProvesTheConfiguration(t *testing.T) {
 		transport.Delivered: true, transport.FailMessage: true, transport.DropDevice: true, transport.OurBug: true, transport.BackoffDevice: true, transport.SuspectDevice: true,
 		transport.PauseApp: false, transport.Retry: false, transport.RetryUncounted: false, transport.NotSent: false, transport.UnknownOutcome: false, transport.NoApp: false, transport.Again: false,
 	} {
-		if got := accepts(transport.Answer{Outcome: o}, "Forbidden"); got != want {
+		if accepts(transport.Answer{Outcome: o}, "Forbidden") {
+			t.Errorf("%s without an answer proves something", o)
+		}
+		if got := accepts(transport.Answer{Outcome: o, Status: 400}, "Forbidden"); got != want {
 			t.Errorf("%s: %v, want %v", o, got, want)
 		}
 	}
-	if accepts(transport.Answer{Outcome: transport.SuspectDevice}, stormReason) {
+	if accepts(transport.Answer{Outcome: transport.SuspectDevice, Status: 400}, stormReason) {
 		t.Error("a bad token ended the pause that bad tokens made")
 	}
 }
