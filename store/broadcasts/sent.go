@@ -2,6 +2,7 @@ package broadcasts
 
 import (
 	"context"
+	"maps"
 	"strconv"
 	"sync"
 	"time"
@@ -45,12 +46,14 @@ func (s *Store) RunSent(ctx context.Context) error {
 	}
 }
 
-// writeSent writes what waits. What cannot be written is dropped: the next update brings a newer time.
+// writeSent writes what waits, but nothing of broadcasts that were deleted meanwhile. What cannot be written is dropped: the next update
+// brings a newer time.
 func (s *Store) writeSent(ctx context.Context) {
 	s.sent.mu.Lock()
 	waiting := s.sent.waiting
 	s.sent.waiting = nil
 	s.sent.mu.Unlock()
+	maps.DeleteFunc(waiting, func(object string, _ int64) bool { return s.Known(object) == nil })
 	if len(waiting) == 0 {
 		return
 	}

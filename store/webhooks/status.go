@@ -39,7 +39,7 @@ func (s *Store) Status(ctx context.Context, id string) (*api.WebhookStatus, erro
 	}
 	since, sure, err := s.o.Feed.Oldest(ctx, after, func(t string) bool { return slices.Contains(w.Types, t) })
 	if err == nil && !since.IsZero() {
-		out.LagMS, out.LagAtMost = max(time.Since(since).Milliseconds(), 1), !sure
+		out.LagMS, out.LagAtMost = max(s.o.DB.Clock().Sub(since).Milliseconds(), 1), !sure
 	}
 	return out, err
 }
@@ -99,7 +99,7 @@ func (s *Store) Failing(ctx context.Context) (f Failing, err error) {
 			}
 		}
 		if !since.IsZero() {
-			f.Webhooks, f.Longest = f.Webhooks+1, max(f.Longest, time.Since(since))
+			f.Webhooks, f.Longest = f.Webhooks+1, max(f.Longest, s.o.DB.Clock().Sub(since))
 		}
 	}
 	return f, nil
