@@ -24,7 +24,7 @@ func answerOf(r *h2.Result, broadcast bool) transport.Answer {
 	if r.Status == 0 {
 		return exchange.Unanswered("APNs", r.Err)
 	}
-	a := transport.Answer{Status: r.Status, RetryAfter: exchange.RetryAfter(r.Get("retry-after"))}
+	a := transport.Answer{Status: r.Status, RetryAfter: exchange.RetryAfter(r.Get("retry-after"), r.Get("date"), time.Now())}
 	if a.Status != http.StatusOK {
 		a.Reason, a.GoneAt = parseAnswer(r.Body)
 	}

@@ -18,7 +18,7 @@ func FuzzAnswer(f *testing.F) {
 		if !validReason(reason) || reason == "" && !at.IsZero() && text == "" || !at.IsZero() && at.UnixMilli() <= 0 {
 			t.Fatalf("%q is %q at %v", text, reason, at)
 		}
-		if wait := exchange.RetryAfter(text); wait < 0 || wait > time.Hour {
+		if wait := exchange.RetryAfter(text, text, time.Now()); wait < 0 || wait > time.Hour {
 			t.Fatalf("%q waits %v", text, wait)
 		}
 	})

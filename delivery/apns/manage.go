@@ -128,7 +128,7 @@ func (m *manager) send(ctx context.Context, c call, token *providerToken) (*mana
 		return nil, c.unanswered(err, written.Load())
 	}
 	defer answer.Body.Close()
-	a := &managed{status: answer.StatusCode, channel: answer.Header.Get("apns-channel-id"), retry: exchange.RetryAfter(answer.Header.Get("retry-after"))}
+	a := &managed{status: answer.StatusCode, channel: answer.Header.Get("apns-channel-id"), retry: exchange.RetryAfter(answer.Header.Get("retry-after"), answer.Header.Get("date"), time.Now())}
 	if a.body, err = io.ReadAll(io.LimitReader(answer.Body, maxManaged)); err != nil && a.channel == "" {
 		return nil, c.unanswered(err, true)
 	}

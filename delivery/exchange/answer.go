@@ -32,17 +32,19 @@ func Unanswered(service string, err error) transport.Answer {
 	return transport.Answer{Outcome: transport.UnknownOutcome, Err: fmt.Errorf("await %s's answer: %w", service, err)}
 }
 
-// RetryAfter reads a Retry-After header: seconds or a date; 0 if it is neither. No answer makes a
-// notification wait for longer than an hour.
-func RetryAfter(s string) time.Duration {
-	if s == "" {
+// RetryAfter reads the headers Retry-After and Date (RFC 9110, 10.2.3): seconds, or a time by the service's own clock, which Date
+// shows; without Date, now is taken for that. It is 0 if they say neither, and at most an hour.
+func RetryAfter(retry, date string, now time.Time) (wait time.Duration) {
+	if retry = strings.TrimSpace(retry); retry == "" {
 		return 0
 	}
-	var wait time.Duration
-	if n, err := strconv.ParseInt(s, 10, 64); err == nil || errors.Is(err, strconv.ErrRange) {
+	if n, err := strconv.ParseInt(retry, 10, 64); err == nil || errors.Is(err, strconv.ErrRange) {
 		wait = time.Duration(min(max(n, 0), int64(maxRetryAfter/time.Second))) * time.Second
-	} else if at, err := http.ParseTime(s); err == nil {
-		wait = time.Until(at)
+	} else if at, err := http.ParseTime(retry); err == nil {
+		if own, err := http.ParseTime(date); err == nil {
+			now = own
+		}
+		wait = at.Sub(now)
 	}
 	return min(max(wait, 0), maxRetryAfter)
 }

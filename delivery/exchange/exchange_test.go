@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"net/http"
 	"testing"
 	"time"
 
@@ -75,6 +76,26 @@ func TestAnExchangeEndsWithItsTimeOrItsContext(t *testing.T) {
 }
 
 // A base URL names a server and nothing of it.
+// A time in Retry-After is by the service's own clock. No wait is longer than an hour.
+func TestRetryAfterIsByTheServicesClock(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	at := func(d time.Duration) string { return now.Add(d).Format(http.TimeFormat) }
+	for _, c := range []struct {
+		after, date string
+		want        time.Duration
+	}{
+		{"", "", 0}, {"7", "", 7 * time.Second}, {" 7 ", "", 7 * time.Second}, {"-7", "", 0}, {"9223372036854775808", "", time.Hour}, {"soon", "", 0}, {"1.5", "", 0},
+		{at(time.Minute), "", time.Minute}, {at(-time.Minute), "", 0}, {at(2 * time.Hour), "", time.Hour}, {at(time.Minute), "today", time.Minute},
+		{at(time.Hour + time.Minute), at(time.Hour), time.Minute}, // a clock that is an hour ahead
+		{at(-time.Hour), at(-time.Hour - time.Minute), time.Minute},
+	} {
+		if got := RetryAfter(c.after, c.date, now); got != c.want {
+			t.Errorf("%q %q: %v", c.after, c.date, got)
+		}
+	}
+}
+
 func TestBaseURLs(t *testing.T) {
 	t.Parallel()
 	for text, address := range map[string]string{"https://a.example": "a.example:443", "https://a.example:2197/": "a.example:2197", "https://[::1]": "[::1]:443"} {

@@ -48,7 +48,7 @@ type refusal struct {
 
 // answerOf decides what an answer means (W11).
 func answerOf(r *h2.Result) transport.Answer {
-	a := transport.Answer{Status: r.Status, RetryAfter: exchange.RetryAfter(r.Get("retry-after"))}
+	a := transport.Answer{Status: r.Status, RetryAfter: exchange.RetryAfter(r.Get("retry-after"), r.Get("date"), time.Now())}
 	if r.Status == http.StatusOK {
 		a.Outcome = transport.Delivered
 		return a

@@ -2,7 +2,6 @@ package hooks
 
 import (
 	"fmt"
-	"net/http"
 	"testing"
 	"time"
 )
@@ -110,26 +109,5 @@ func TestH5_RefusalsOfOneFact(t *testing.T) {
 	}
 	if do, _ := p.next(answer{status: 410}, 1, "c"); do != end {
 		t.Errorf("410: %v", do)
-	}
-}
-
-// H5: Retry-After may be seconds, or a time by the receiver's own clock. It is at most the longest backoff.
-func TestH5_RetryAfter(t *testing.T) {
-	t.Parallel()
-	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	at := func(d time.Duration) string { return now.Add(d).Format(http.TimeFormat) }
-	for _, c := range []struct {
-		after, date string
-		want        time.Duration
-	}{
-		{"", "", 0}, {"7", "", 7 * time.Second}, {" 7 ", "", 7 * time.Second}, {"-7", "", 0}, {"9223372036854775807", "", maxBackoff}, {"soon", "", 0}, {"1.5", "", 0},
-		{at(time.Minute), "", time.Minute}, {at(-time.Minute), "", 0}, {at(time.Hour), "", maxBackoff},
-		{at(time.Hour + time.Minute), at(time.Hour), time.Minute}, // a clock that is an hour ahead
-		{at(-time.Hour), at(-time.Hour - time.Minute), time.Minute},
-	} {
-		h := http.Header{"Retry-After": {c.after}, "Date": {c.date}}
-		if got := retryAfter(h, now); got != c.want {
-			t.Errorf("%q %q: %v", c.after, c.date, got)
-		}
 	}
 }

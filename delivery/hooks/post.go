@@ -13,11 +13,11 @@ import (
 	"net/http"
 	"net/netip"
 	"strconv"
-	"strings"
 	"time"
 
 	"fanfare/api"
 	"fanfare/delivery/address"
+	"fanfare/delivery/exchange"
 	"fanfare/store/record"
 )
 
@@ -128,7 +128,7 @@ func (p *Poster) post(ctx context.Context, w *record.Webhook, id string, body []
 	}
 	late.Reset(bodyTimeout)
 	_, _ = io.CopyN(io.Discard, resp.Body, maxAnswer)
-	return answer{status: resp.StatusCode, asked: retryAfter(resp.Header, time.Now())}
+	return answer{status: resp.StatusCode, asked: min(exchange.RetryAfter(resp.Header.Get("retry-after"), resp.Header.Get("date"), time.Now()), maxBackoff)}
 }
 
 // Test sends a fact of the type webhook.test to the receiver of a webhook, and returns what it answers. It returns a moment
@@ -176,21 +176,4 @@ func plainly(ctx context.Context, err error) error {
 		return errors.New(text[:maxError])
 	}
 	return err
-}
-
-// retryAfter reads the header Retry-After (RFC 9110, 10.2.3): seconds, or a time by the receiver's own clock, which its
-// header Date shows.
-func retryAfter(h http.Header, now time.Time) time.Duration {
-	text := strings.TrimSpace(h.Get("Retry-After"))
-	if seconds, err := strconv.ParseInt(text, 10, 64); err == nil {
-		return time.Duration(min(max(seconds, 0), int64(maxBackoff/time.Second))) * time.Second
-	}
-	at, err := http.ParseTime(text)
-	if err != nil {
-		return 0
-	}
-	if date, err := http.ParseTime(h.Get("Date")); err == nil {
-		now = date
-	}
-	return min(max(at.Sub(now), 0), maxBackoff)
 }

@@ -59,6 +59,23 @@ func TestH7_Request(t *testing.T) {
 	}
 }
 
+// H5: Retry-After is at most the longest backoff, and a time is by the receiver's own clock.
+func TestH5_RetryAfter(t *testing.T) {
+	t.Parallel()
+	own := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	for after, want := range map[string]time.Duration{"7": 7 * time.Second, "86400": maxBackoff, own.Add(time.Minute).Format(http.TimeFormat): time.Minute} {
+		s := newReceiver(t, func(w http.ResponseWriter, _ int, _ *request) {
+			w.Header().Set("Retry-After", after)
+			w.Header().Set("Date", own.Format(http.TimeFormat))
+			w.WriteHeader(http.StatusServiceUnavailable)
+		})
+		s.expect(someSecret)
+		if a := mustPost(t, poster(s), s.URL); a.status != 503 || a.asked != want {
+			t.Errorf("%s: %+v", after, a)
+		}
+	}
+}
+
 // H7: an answer that does not come, or does not end, is waited for no longer than the time-out, and 4 KiB of it are read.
 func TestH7_AnswersThatDoNotEnd(t *testing.T) {
 	t.Parallel()

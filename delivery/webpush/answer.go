@@ -1,9 +1,11 @@
 package webpush
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"strings"
+	"time"
 
 	"fanfare/delivery/exchange"
 	"fanfare/delivery/h2"
@@ -33,7 +35,7 @@ var documented = []string{
 // answerOf decides what an answer means by its status. The path of the endpoint is a secret, which a service's
 // words must not show.
 func answerOf(r *h2.Result, path string) transport.Answer {
-	a := transport.Answer{Status: r.Status, RetryAfter: exchange.RetryAfter(r.Get("retry-after"))}
+	a := transport.Answer{Status: r.Status, RetryAfter: exchange.RetryAfter(r.Get("retry-after"), r.Get("date"), time.Now())}
 	a.Outcome, a.Reason = classify(r.Status)
 	a.Spare = a.Reason == reasonUnauthorized
 	if a.Outcome != transport.Delivered {
@@ -80,7 +82,8 @@ const (
 	appleHeader      = "BadAuthorizationHeader"
 	appleOtherKey    = "VapidPkHashMismatch"
 	windowsDomain    = ".notify.windows.com"
-	windowsStatus    = "x-wns-notificationstatus"
+	windowsStatus    = "x-wns-notificationstatus" // and windowsNewStatus, which newer documents name in its place
+	windowsNewStatus = "x-wns-status"
 	windowsThrottled = "channelthrottled"
 	windowsDropped   = "dropped"
 )
@@ -116,7 +119,7 @@ func readApple(a *transport.Answer, body []byte) {
 // readWindows reads what is peculiar to Windows' service: 406 is its 429, and with 200 it may say that it has dropped
 // the notification (Microsoft's "Push notification service request and response headers").
 func readWindows(a *transport.Answer, r *h2.Result) {
-	switch status := r.Get(windowsStatus); {
+	switch status := strings.ToLower(cmp.Or(r.Get(windowsStatus), r.Get(windowsNewStatus))); {
 	case r.Status == http.StatusNotAcceptable, a.Outcome == transport.Delivered && status == windowsThrottled:
 		a.Outcome, a.Reason = transport.BackoffDevice, reasonTooMany
 	case a.Outcome == transport.Delivered && status == windowsDropped:

@@ -63,6 +63,7 @@ var windowsRows = []answerRow{
 	{"429", webpushtest.Answer{Status: 429}, transport.Answer{Outcome: transport.BackoffDevice, Reason: "too_many_requests"}},
 	{"200 channelthrottled", webpushtest.Answer{Status: 200, NotificationStatus: "channelthrottled"}, transport.Answer{Outcome: transport.BackoffDevice, Reason: "too_many_requests"}},
 	{"200 dropped", webpushtest.Answer{Status: 200, NotificationStatus: "dropped"}, transport.Answer{Outcome: transport.FailMessage, Reason: "dropped"}},
+	{"200 Dropped in the newer header", webpushtest.Answer{Status: 200, NewStatus: "Dropped"}, transport.Answer{Outcome: transport.FailMessage, Reason: "dropped"}},
 	{"403 dropped", webpushtest.Answer{Status: 403, NotificationStatus: "dropped"}, transport.Answer{Outcome: transport.SuspectDevice, Reason: "forbidden"}},
 	{"404", webpushtest.Answer{Status: 404}, transport.Answer{Outcome: transport.SuspectDevice, Reason: "not_found"}},
 }
@@ -134,7 +135,7 @@ func TestW13_WindowsGetsNoTTLOf0(t *testing.T) {
 		w.browser = w.MustSubscribe(t, host)
 		for _, end := range []time.Time{time.Unix(0, 0), time.Now().Add(-time.Minute), time.Now().Add(900 * time.Millisecond)} {
 			n := w.note()
-			n.Expiration = &end
+			n.Expiration, n.At = &end, time.Now()
 			w.mustDeliver(n)
 			if got := w.last().TTL; got != want {
 				t.Errorf("%s: TTL %d for %v, want %d", host, got, end, want)

@@ -18,6 +18,8 @@ type Answer struct {
 	RetryAfter, Location string
 	// NotificationStatus is the header with which Windows' service says what becomes of the notification.
 	NotificationStatus string
+	// NewStatus is the header of the same meaning that newer documents name in its place.
+	NewStatus string
 	// Delay is how long the answer takes.
 	Delay time.Duration
 	// Fault happens instead of the answer, or with it.
@@ -30,7 +32,7 @@ func (a *Answer) reply() exchangetest.Reply {
 		a.Status = http.StatusCreated
 	}
 	return exchangetest.Reply{Status: a.Status, Delay: a.Delay, Fault: a.Fault, Write: func(w http.ResponseWriter) {
-		for name, value := range map[string]string{"Retry-After": a.RetryAfter, "Location": a.Location, "X-WNS-NotificationStatus": a.NotificationStatus} {
+		for name, value := range map[string]string{"Retry-After": a.RetryAfter, "Location": a.Location, "X-WNS-NotificationStatus": a.NotificationStatus, "X-WNS-Status": a.NewStatus} {
 			if value != "" {
 				w.Header().Set(name, value)
 			}
