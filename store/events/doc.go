@@ -20,7 +20,7 @@
 //	                         after the first 400 are in hashes under
 //	                         opened:<event>:<bucket>, first 0 to 15, and
 //	                         when that is full 16 to 1039
-//	withdrawn events         ff:{withdrawn}:events, a stream              MaxAge and 7 days
+//	withdrawn events         ff:{withdrawn}:events, a stream              3 times MaxAge and 14 days
 //	cancelled events         beside each shard: cancelled, a stream       MaxAge and 14 days
 //	live events of an object ff:{live:<object>}:order, a hash             MaxAge and 7 days; behind an end MaxAge
 //

@@ -89,7 +89,7 @@ func New(o Options) *Store {
 	}
 	return &Store{
 		o: o, types: &types{rec: o.Record, log: o.Logger}, seed: rand.Uint64(),
-		withdrawn: newEventSet(&o, o.MaxAge+deadLetters, keyWithdrawn),
+		withdrawn: newEventSet(&o, withdrawnKeep(o.MaxAge), keyWithdrawn),
 		cancelled: newEventSet(&o, api.MaxSendAhead+o.MaxAge+deadLetters, cancelledKeys(o.Queue, o.Notifications)...),
 		liveOrder: redisdb.MustScript(scripts, "lua/live_order.lua"), liveBegin: redisdb.MustScript(scripts, "lua/live_begin.lua"),
 		noteRecipients: redisdb.MustScript(scripts, "lua/recipients_note.lua"), countOpened: redisdb.MustScript(scripts, "lua/opened_count.lua"),

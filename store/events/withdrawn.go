@@ -3,26 +3,28 @@ package events
 import (
 	"context"
 	"encoding/json"
+	"time"
 
 	"fanfare/api"
 )
 
+// withdrawnKeep is how long a withdrawn event stays in the set. Counted from then on the event may wait once more
+// and become a dead letter, that may be tried again at its end and become one again, and at last its notifications
+// may wait. The age of the event says nothing: each retry of a dead letter begins with a new one.
+func withdrawnKeep(maxAge time.Duration) time.Duration { return 3*maxAge + 2*deadLetters }
+
 // Withdraw lets no notification of these events be written any more, once it has returned and a
-// second has passed. Events whose notifications were written before, and events that are too old to
-// have waiting notifications, are not affected. It may be repeated, and may come before the event
-// is accepted.
+// second has passed. Events whose notifications were written before are not affected. It may be
+// repeated, and may come before the event is accepted.
 func (s *Store) Withdraw(ctx context.Context, named ...api.NamedEvent) error {
-	oldest := s.o.Now().Add(-s.withdrawn.keep)
-	var ids []string
-	for i := range named {
-		if named[i].At.After(oldest) {
-			ids = append(ids, s.NamedID(&named[i]))
-		}
-	}
-	if len(ids) == 0 {
+	if len(named) == 0 {
 		return nil
 	}
-	return s.withdrawn.add(ctx, oldest, ids...)
+	ids := make([]string, len(named))
+	for i := range named {
+		ids[i] = s.NamedID(&named[i])
+	}
+	return s.withdrawn.add(ctx, s.o.Now().Add(-s.withdrawn.keep), ids...)
 }
 
 // Withdrawn reports whether an event was withdrawn. fresh says that this is known: the view of this
