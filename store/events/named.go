@@ -11,13 +11,12 @@ import (
 )
 
 // AcceptNamed accepts events that the server itself makes. Their ids are derived from the names, so
-// that accepting an event again has no effect, even for a while after its end: until its report is no longer kept
-// (FANFARE_EVENT_RETENTION). It makes one round trip, and another one if events are old. refused has an error for each event that can never be accepted,
-// such as one whose payload is too large. The other events are accepted.
+// that accepting an event again has no effect, even for a while after its end: until its report is no
+// longer kept (FANFARE_EVENT_RETENTION). It makes one round trip, and another one if events are old.
+// Events are accepted also while Redis is nearly full, because the work that they belong to was
+// accepted before. refused has an error for each event that can never be accepted, such as one whose
+// payload is too large. The other events are accepted.
 func (s *Store) AcceptNamed(ctx context.Context, named ...api.NamedEvent) (refused []error, err error) {
-	if err := s.o.DB.Overloaded(); err != nil {
-		return nil, err
-	}
 	refused = make([]error, len(named))
 	jobs := make([]queue.Job, 0, len(named))
 	for i := range named {
