@@ -62,7 +62,7 @@ func (s *Store) PushMessages(ctx context.Context, chat string, limit int) (PushB
 }
 
 // PushDone records that the pushes are done up to a message; it never goes back. When that is the
-// last message, the chat is no longer due. Nothing is recorded if the chat is gone or has another
+// last message, the chat is no longer due; otherwise it is due anew, behind all others. Nothing is recorded if the chat is gone or has another
 // epoch.
 func (s *Store) PushDone(ctx context.Context, chat, epoch string, upTo int64) error {
 	cmd := s.chatCmd(ctx, s.pushDoneScript, chat, epoch, upTo)

@@ -3,6 +3,7 @@ package chat
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -167,10 +168,18 @@ func (p *Pusher) pushOneBatch(ctx context.Context, chat string) (more bool, err 
 	}
 	if len(due.Messages) > 0 {
 		if err := p.post(ctx, chat, due); err != nil {
-			return false, err
+			return false, errors.Join(err, p.putBack(ctx, chat, due.Epoch))
 		}
 	}
 	return due.More, p.s.PushDone(ctx, chat, due.Epoch, due.UpTo)
+}
+
+// putBack puts a chat whose pushes cannot be made behind the others that are due, so that it hides none
+// of them from the next sweep.
+func (p *Pusher) putBack(ctx context.Context, chat, epoch string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pushTime) // posting may have taken all of the time
+	defer cancel()
+	return p.s.PushDone(ctx, chat, epoch, 0)
 }
 
 // post makes events of messages. If the text makes the payload too large, the event has no text. A
