@@ -195,6 +195,14 @@ func TestC13_WhatIsPublished(t *testing.T) {
 				got = append(got, strings.ReplaceAll(m.Payload, w.prefix, ""))
 				continue
 			}
+			if signal, is, err := DecodeSignal(m.Payload); is {
+				storetest.Must(t, err)
+				if !signal.Left {
+					t.Errorf("published %q", m.Payload)
+				}
+				got = append(got, "~"+strings.TrimPrefix(signal.User, w.prefix))
+				continue
+			}
 			of, message, err := DecodePublished(m.Payload)
 			storetest.Must(t, err)
 			if of != epoch || message.Sender != w.id("alice") || w.serverTime().Sub(message.SentAt.Time) > testPatience {
@@ -202,7 +210,7 @@ func TestC13_WhatIsPublished(t *testing.T) {
 			}
 			got = append(got, message.Text)
 		}
-		if want := []string{"+c", "a text\nof two lines", "-c", "the end"}; !slices.Equal(got, want) {
+		if want := []string{"+c", "a text\nof two lines", "-c", "~bob", "the end"}; !slices.Equal(got, want) {
 			t.Errorf("published %q, want %q", got, want)
 		}
 	})

@@ -74,7 +74,7 @@ func (s *Store) Leave(ctx context.Context, chat, user string) error {
 // whether there was one.
 func (s *Store) leave(ctx context.Context, chat, user, latest string) (left bool, err error) {
 	keys := append(chatKeys(chat), recordKey(chat, newRequest()))
-	cmd := s.chatCmdWith(ctx, s.leaveScript, keys, user, MembershipChannel(user), requestTTL.Milliseconds(), latest)
+	cmd := s.chatCmdWith(ctx, s.leaveScript, keys, user, MembershipChannel(user), requestTTL.Milliseconds(), latest, s.MessageChannel(chat))
 	reply, err := s.db.List(ctx, redisdb.Write, cmd)
 	if err != nil {
 		return false, fmt.Errorf("leave chat %s: %w", chat, err)

@@ -18,8 +18,10 @@ type Signal struct {
 	// Epoch is the chat's.
 	Epoch string
 	User  string
-	// Acked is the message up to which the user has read; 0: the user types.
+	// Acked is the message up to which the user has read; 0: the user types, or has left.
 	Acked int64
+	// Left says that the user has left the chat. Then there is no Epoch.
+	Left bool
 }
 
 // Typing tells the streams of a chat that a user types. Errors: not_found, not_a_member, and those of Redis.
@@ -32,12 +34,15 @@ func (s *Store) Typing(ctx context.Context, chat, user string) error {
 }
 
 // DecodeSignal reads a text that was published on a MessageChannel, if it is a signal: "~read" or "~typing", the chat's
-// epoch, a message's id and the user. The epoch of a message never begins with "~".
+// epoch, a message's id and the user, or "~left" and the user. The epoch of a message never begins with "~".
 func DecodeSignal(payload string) (signal Signal, is bool, err error) {
 	if !strings.HasPrefix(payload, "~") {
 		return signal, false, nil
 	}
 	parts := strings.Split(payload, " ")
+	if len(parts) == 2 && parts[0] == "~left" {
+		return Signal{User: parts[1], Left: true}, true, nil
+	}
 	if len(parts) != 4 {
 		return signal, true, api.Errorf(api.CodeInternal, "published signal %q", payload)
 	}

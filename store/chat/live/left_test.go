@@ -40,3 +40,31 @@ func TestC10_AStreamThatHasNotHeardOfALeave(t *testing.T) {
 		t.Errorf("the stream goes on with the chat: %+v, %v", events, err)
 	}
 }
+
+// C10: a leave comes on the channel of the chat's messages as well. On a Cluster the user's channel is on another
+// connection and may be behind; here nothing at all comes on it.
+func TestC10_ALeaveIsHeardBeforeTheMessagesAfterIt(t *testing.T) {
+	t.Parallel()
+	server := storetest.Redis(t)
+	w := newWorld(t, storetest.Open(t, server.URL()))
+	h, team := w.mustHub(), w.id("team")
+	w.mustCreate("team", "ann", "bob")
+	mute := chat.New(storetest.Open(t, server.MustUser(t, "~*", "+@all", "&ff:live:chat:*")), chat.Options{})
+	st, err := h.Stream(t.Context(), w.id("bob"), "")
+	storetest.Must(t, err)
+	defer st.Close(t.Context())
+	_, err = st.Read(t.Context())
+	storetest.Must(t, err)
+
+	storetest.Must(t, mute.Leave(t.Context(), team, w.id("bob")))
+	_, _, err = w.Send(t.Context(), chat.Outgoing{Chat: team, Sender: w.id("ann"), Text: "without bob"})
+	storetest.Must(t, err)
+	storetest.Eventually(t, testPatience, "the stream has left the chat", func() bool {
+		events, err := st.Read(t.Context())
+		storetest.Must(t, err)
+		if len(events) > 0 {
+			t.Fatalf("delivered %+v", events[0].Message)
+		}
+		return st.cursor(team) == nil
+	})
+}

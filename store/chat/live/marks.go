@@ -97,7 +97,7 @@ func (m *marks) takeMarks() (chatsChanged bool, dirty map[string]struct{}) {
 }
 
 // hasLeft reports whether the user may have left a chat since the marks were taken. A leave is
-// published before any message that is sent after it.
+// published before any message that is sent after it, on the same channel.
 func (m *marks) hasLeft() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -20,11 +20,17 @@ type signals struct {
 
 // signal tells the streams that a member reads or types. A position that comes too soon is told later, the last one of
 // several; a member who still types is not told again so soon. A signal of another epoch is of a chat that was made again, or
-// of a Redis that has lost messages.
+// of a Redis that has lost messages. The streams of a user who has left the chat read their list of chats.
 func (t *topic) signal(s chat.Signal, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch of := &t.signals; {
+	case s.Left:
+		t.each(func(st *Stream) {
+			if st.user == s.User {
+				st.mark("")
+			}
+		})
 	case !t.known || s.Epoch != t.epoch || t.listeners.size() == 0:
 	case s.Acked > 0:
 		if of.read == nil {

@@ -2,13 +2,14 @@
 -- idempotency keys expire by themselves.
 -- KEYS: 1 meta (string), 2 due (zset) of the bucket, 3 record (string) of this call
 -- ARGV: 1 user, 2 channel of the user's chats, 3 lifetime of the record in ms, 4 the latest stamp
---       of a join that may end, or '', after those of part_chat.lua
+--       of a join that may end, or '', 5 channel of messages, after those of part_chat.lua
 -- RETURNS: status 0 no such chat, 1 left, 2 left and was the last, 4 was no
 --          member; then the stamp of the join that ended, or ''
 -- @include lua/part_chat.lua
 -- @include lua/part_trim.lua
+-- @include lua/part_tell.lua
 local CALL = KEYS[3]
-local user, channel, call_ttl, latest = unpack(ARGV, OWN)
+local user, channel, call_ttl, latest, messages = unpack(ARGV, OWN)
 
 -- A client that lost the reply sends the same call again. By then the user may have joined
 -- again, and must not lose that membership.
@@ -27,6 +28,7 @@ redis.call('ZREM', MEMBERS, user)
 redis.call('ZREM', JOINS, join.entry)
 redis.call('UNLINK', own_of(user))
 redis.pcall('PUBLISH', channel, '-' .. NAME)
+tell(messages, '~left ' .. user) -- on a Cluster the other channel may be behind the messages to come
 if redis.call('EXISTS', MEMBERS) == 1 then
   trim_acked(c)
   save(c, 0)
