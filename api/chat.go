@@ -160,7 +160,7 @@ type ChatError struct {
 // AckRequest is the body of POST /v1/users/{user}/messages/ack: the last
 // message of each chat that the user has seen and, if the client sends it, the epoch that the message is of.
 type AckRequest struct {
-	Acks   map[string]int64  `json:"acks" validate:"required,min=1,max=1000,dive,keys,identifier,endkeys,min=0"`
+	Acks   map[string]int64  `json:"acks" validate:"required,min=1,max=1000,dive,keys,identifier,endkeys,min=0" each:"50"`
 	Epochs map[string]string `json:"epochs,omitempty" validate:"max=1000,dive,keys,identifier,endkeys,max=128"`
 }
 

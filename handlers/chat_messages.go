@@ -156,7 +156,8 @@ type ackRequest struct {
 //	@Description	Records that the user has seen all messages up to the given id of each chat. A position only moves forward: an
 //	@Description	older id changes nothing, and the answer has the present position. Each chat is handled separately; the chats
 //	@Description	that were refused are listed in `errors`. `epochs` may name the epoch that an id is of. Then an id is refused
-//	@Description	if the chat's messages up to it are not the ones of that epoch.
+//	@Description	if the chat's messages up to it are not the ones of that epoch. With a user token each 50 chats count as one
+//	@Description	request of the user.
 //	@Tags			group chat
 //	@ID				ackMessages
 //	@Accept			json

@@ -415,6 +415,33 @@ func TestU5_RatePerUser(t *testing.T) {
 	}
 }
 
+// An ack of many chats costs Redis as much as many calls, so it counts as several requests.
+func TestU5_AnAckOfManyChats(t *testing.T) {
+	t.Parallel()
+	w, admin := setupUsers(t, func(o *handlers.Options) { o.Web.UserRateLimit = web.RateLimit{Requests: 5, Window: time.Hour} })
+	acks := func(n int) string {
+		var list []string
+		for i := range n {
+			list = append(list, fmt.Sprintf(`"c%d":0`, i))
+		}
+		return `{"acks":{` + strings.Join(list, ",") + `}}`
+	}
+	ack := func(n int, user, token string) answer {
+		return w.post("/v1/users/"+user+"/messages/ack", acks(n), token)
+	}
+	token := w.mustToken("alice")
+	for _, step := range []struct{ chats, left int }{{50, 4}, {51, 2}, {2, 1}} {
+		a := ack(step.chats, "alice", token).wants(t, 200, `{"acked":{},"errors":"*"}`)
+		wantHeader(t, a, "RateLimit", fmt.Sprintf(`"user";r=%d;t=\d+`, step.left))
+	}
+	a := ack(51, "alice", token).wants(t, 429, problem(api.CodeRateLimited, "this user may make 5/h requests", `"retry_after_ms":"*"`))
+	wantHeader(t, a, "Retry-After", `14[34]\d`) // two requests, at five an hour
+	ack(1000, "bob", w.mustToken("bob")).wants(t, 200, `{"acked":{},"errors":"*"}`)
+	for range 3 {
+		ack(1000, "alice", admin).wants(t, 200, `{"acked":{},"errors":"*"}`)
+	}
+}
+
 // mustTicket makes a ticket with a user token's header.
 func (w *world) mustTicket(user, token string) string {
 	w.t.Helper()

@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"net/http"
 	"strings"
@@ -84,6 +85,20 @@ func (s *Server) spend(info *requestInfo, rt *Route, h http.Header) error {
 		return err
 	}
 	return s.messageRates.take(info.user.ID, 1, info.started, h)
+}
+
+// spendMore takes more requests from the quota of a calling user, for a call that does the work of several. A full
+// quota is enough for any call.
+func (s *Server) spendMore(info *requestInfo, n int, h http.Header) error {
+	if n = min(n, s.userRates.burst-1); n <= 0 || info.user == nil {
+		return nil
+	}
+	err := s.userRates.take(info.user.ID, n, time.Now(), h)
+	var refused *api.Error
+	if errors.As(err, &refused) {
+		refused.RetryAfter += time.Duration(float64(time.Second) / float64(s.userRates.perSecond)) // the next try itself takes one
+	}
+	return err
 }
 
 // recordBytes is what the record of an Idempotency-Key counts among the bytes of a user's messages. It has some

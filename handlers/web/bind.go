@@ -28,6 +28,8 @@ type plan struct {
 	secret      bool    // the reply is secret, so it is never replayed
 	anyQuery    bool    // parameters that no field takes are ignored
 	message     bool    // it sends a message to others
+	many        []int   // a map of which so many entries count as one request of a user
+	each        int
 }
 
 type param struct {
@@ -161,7 +163,7 @@ func setParam(field reflect.Value, value string) bool {
 }
 
 // addSubject adds to the plan the fields that name the acting user: parameters named user, and the
-// fields that the body's tag names.
+// fields that the body's tag names. It also adds the field with the tag each.
 func (p *plan) addSubject(f reflect.StructField) {
 	if f.Tag.Get("path") == "user" || f.Tag.Get("query") == "user" {
 		p.subject = append(p.subject, f.Index)
@@ -170,8 +172,12 @@ func (p *plan) addSubject(f reflect.StructField) {
 		return
 	}
 	for _, member := range reflect.VisibleFields(f.Type) {
+		index := append(f.Index[:len(f.Index):len(f.Index)], member.Index...)
 		if member.Tag.Get("subject") != "" {
-			p.subject = append(p.subject, append(f.Index[:len(f.Index):len(f.Index)], member.Index...))
+			p.subject = append(p.subject, index)
+		}
+		if each, err := strconv.Atoi(member.Tag.Get("each")); err == nil {
+			p.many, p.each = index, each
 		}
 	}
 }
@@ -189,4 +195,12 @@ func (p *plan) fillSubject(in reflect.Value, u *api.User) error {
 		}
 	}
 	return nil
+}
+
+// requests is how many requests a call counts as.
+func (p *plan) requests(in reflect.Value) int {
+	if p.each == 0 {
+		return 1
+	}
+	return max(1, (in.FieldByIndex(p.many).Len()+p.each-1)/p.each)
 }

@@ -17,7 +17,8 @@
 //
 // A route that is open to user tokens ([Route.For]) limits them to their own user: the
 // parameters named user, and the body's fields with the tag subject, must name that user or be
-// left out. A method without such fields uses [UserOf].
+// left out. A method without such fields uses [UserOf]. A field of the body with the tag each:"50" lets
+// every 50 of its entries count as one request of a user.
 //
 // Streams ([HandleStream]) and long polls ([Endpoint.LongPoll]) have no deadline.
 // Their number is limited, and they end when the process stops.

@@ -114,7 +114,10 @@ func (s *Server) fill(w http.ResponseWriter, r *http.Request, p *plan, in reflec
 			return err
 		}
 	}
-	return api.InvalidFields(append(bad, without(s.rules.Check(in.Addr().Interface()), bad)...))
+	if err := api.InvalidFields(append(bad, without(s.rules.Check(in.Addr().Interface()), bad)...)); err != nil {
+		return err
+	}
+	return s.spendMore(infoOf(r.Context()), p.requests(in)-1, w.Header())
 }
 
 // bodyOf reads the body of a call. A call that takes no body refuses a body with fields, so that the
