@@ -128,8 +128,9 @@ func (l lastEvent) id() string {
 // streamMessages sends all messages of a user's chats.
 //
 //	@Summary		Follow all chats of a user
-//	@Description	Sends server-sent events. `message` has `{chat, id, sender, text, data, sent_at}`: every message above the
-//	@Description	user's position is sent once, in the order of its chat, including the user's own. `redacted` has
+//	@Description	Sends server-sent events. `message` has `{chat, id, sender, text, data, redacted, sent_at}`: every message above the
+//	@Description	user's position is sent once, in the order of its chat, including the user's own. A message that was redacted
+//	@Description	before has `redacted: true` and an empty `text`. `redacted` has
 //	@Description	`{chat, id}`: a message that was sent before was redacted. `gap` has `{chat, first_id, epoch}`:
 //	@Description	earlier messages are no longer kept, or the chat was deleted and made again. In chats of at most 100 members `read`
 //	@Description	has `{chat, user, acked}` when a member acknowledges, and `typing` has `{chat, user}`, each at most once a second for

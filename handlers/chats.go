@@ -19,7 +19,9 @@ type createChatRequest struct {
 //	@Summary		Create a chat
 //	@Description	Makes a chat of its creator and the listed members. A user who is listed twice is one member. With `message`,
 //	@Description	the chat begins with that message from the creator, and it is unread for the other members. Without an `id` the
-//	@Description	server makes one. A chat that is deleted and made again under the same `id` has another `epoch`.
+//	@Description	server makes one. With an `Idempotency-Key` it is always the same one for a key, so using the key for another
+//	@Description	chat after its 24 h is a conflict while the first chat is there. A chat that is deleted and made again under the
+//	@Description	same `id` has another `epoch`.
 //	@Tags			group chat
 //	@ID				createChat
 //	@Accept			json

@@ -19,7 +19,7 @@ type postUploadRequest struct {
 //	@Description	may see it follow in the background. `visibility` is `public` (everybody may see it), `contacts` (users whom the
 //	@Description	owner has as contact, friend or family), `friends` (friends only), `family` (family only) or `private` (nobody).
 //	@Description	`uploaded_at` is now if it is left out, and at most 5 minutes in the future. An id that was used before changes
-//	@Description	nothing, even if that upload was deleted.
+//	@Description	nothing, even if that upload was deleted less than `FANFARE_DELETED_RETENTION` (30 days) ago.
 //	@Tags			recent contacts
 //	@ID				postUpload
 //	@Accept			json
@@ -69,7 +69,7 @@ func (s *server) patchUpload(ctx context.Context, in *patchUploadRequest) (*web.
 //
 //	@Summary		Remove an upload
 //	@Description	From now on the upload counts in nobody's recent contacts. Removing an upload that does not exist changes
-//	@Description	nothing. The id cannot be used again.
+//	@Description	nothing. The id can be used again after `FANFARE_DELETED_RETENTION` (30 days).
 //	@Tags			recent contacts
 //	@ID				deleteUpload
 //	@Param			id	path	string	true	"The upload"	example(photo:42)
