@@ -17,8 +17,6 @@ import (
 const (
 	// restoreLease ends the right to restore a sale of a process that died.
 	restoreLease = 3 * time.Second
-	// restoreTime bounds one restoring: about a minute for a million orders.
-	restoreTime = 5 * time.Minute
 	// restorePoll is how often a process asks whether another has finished.
 	restorePoll = 20 * time.Millisecond
 	// loadingPoll is how often a confirmation or an extension is tried while a sale is restored.
@@ -29,12 +27,11 @@ const (
 
 // restore brings a sale back from the record, if Redis lost it, or if it must be compared with
 // the record after a fail-over. One process does it; the others wait as long as their callers
-// do. Nil means: try again.
+// do. Nil means: try again. A million orders take about a minute. Each page of them has the deadlines of
+// SQL and Redis; all together have none, because a try that fails begins again at the first order.
 func (s *Store) restore(ctx context.Context, sale string) error {
 	done := s.restores.DoChan(sale, func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), restoreTime)
-		defer cancel()
-		err := s.restoreOnce(ctx, sale)
+		err := s.restoreOnce(context.WithoutCancel(ctx), sale)
 		if err != nil && !errors.Is(err, stock.ErrAbsent) {
 			s.o.OnRestore("failed")
 		}
@@ -208,8 +205,6 @@ func (s *Store) loadRestocks(ctx context.Context, settings stock.Settings) error
 // onStale restores a sale that the sweeper cannot work on, so that its holds end even if there are
 // no calls.
 func (s *Store) onStale(ctx context.Context, sale string) {
-	ctx, cancel := context.WithTimeout(ctx, restoreTime)
-	defer cancel()
 	if _, err := s.read(ctx, sale); err != nil && !errors.Is(err, stock.ErrAbsent) {
 		s.o.Logger.WarnContext(ctx, "a sale waits to be brought in line with the record", "sale", sale, "error", err)
 	}
