@@ -3,8 +3,12 @@ package sales
 import (
 	"context"
 	"fmt"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"fanfare/api"
 	"fanfare/store/queue"
@@ -68,6 +72,41 @@ func TestS13_OneSweepFindsAllThatWaits(t *testing.T) {
 	p.work(p.write)
 	p.awaitNoneWaiting(s.sale)
 	p.awaitRows(s.sale, waiting)
+}
+
+// S13: one master of the queue is away. One sweep enqueues the orders of the other shards, all of them.
+func TestS13_OneSweepFindsAllBesideAMasterThatIsAway(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	dead := s.mustStart(Options{})
+	const waiting = 2*sweepPage + 7
+	dead.mustSell(s.sale, waiting)
+	orders, err := dead.live.WaitingOrders(t.Context(), stock.Ref{Sale: s.sale}, stock.Order{}, waiting)
+	storetest.Must(t, err)
+	first := int64(0) // how many go to the first shard
+	for _, o := range orders {
+		if dead.jobs.Route(o.Reservation) == 0 {
+			first++
+		}
+	}
+	secondShard := func(cmd redis.Cmder) string {
+		if strings.Contains(fmt.Sprint(cmd.Args()...), "jobs-"+s.sale+":1.") {
+			return "second shard"
+		}
+		return ""
+	}
+	var away atomic.Bool
+	p := s.mustStartOn(storetest.FaultyBy(t, dead.db, secondShard, func(string, bool) error {
+		if away.Load() {
+			return storetest.ErrCut
+		}
+		return nil
+	}), Options{})
+	away.Store(true)
+	p.onSwept(t.Context(), stock.Swept{Sale: s.sale, Orders: waiting, OldestOrderMS: time.Minute.Milliseconds()})
+	if n := dead.depth(); n != first || len(orders) != waiting {
+		t.Errorf("%d of %d are enqueued", n, first)
+	}
 }
 
 // depth is how many jobs wait.

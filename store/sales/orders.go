@@ -1,6 +1,7 @@
 package sales
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -152,17 +153,20 @@ func (s *Store) onSwept(ctx context.Context, found stock.Swept) {
 	}
 }
 
-// sweepOrders enqueues all orders of a partition that wait.
+// sweepOrders enqueues all orders of a partition that wait. While a master of the queue is away, it
+// enqueues those that go to the others.
 func (s *Store) sweepOrders(ctx context.Context, ref stock.Ref) error {
 	began := time.Now()
 	defer func() { s.swept.rest(ref, max(sweepAgain, sweepRest*time.Since(began))) }()
+	var failed error // the first that an enqueueing met
 	for after := (stock.Order{}); ; {
 		page, err := s.live.WaitingOrders(ctx, ref, after, sweepPage)
 		if err != nil || len(page) == 0 {
-			return err
+			return cmp.Or(err, failed)
 		}
-		if err := s.enqueue(ctx, page); err != nil || len(page) < sweepPage {
-			return err
+		failed = cmp.Or(failed, s.enqueue(ctx, page))
+		if len(page) < sweepPage {
+			return failed
 		}
 		after = page[len(page)-1]
 	}
