@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -84,6 +85,49 @@ func TestS6_ASaleThatRestedIsChanged(t *testing.T) {
 			}
 		})
 	}
+}
+
+// S6, S9: the master with the registry is away, and that of the sale is not. The sale is changed all the same, and
+// a sweeper that let it rest finds the change, though nothing could tell it.
+func TestS6_ASaleThatRestedIsChangedWhileTheRegistryIsAway(t *testing.T) {
+	t.Parallel()
+	w := newLiveWorld(t, storetest.Open(t, storetest.Redis(t).URL()))
+	before := offer{starts: 7 * 24 * time.Hour, ends: 8 * 24 * time.Hour, stock: map[string]int64{"s": 30}, partitions: 3}
+	w.mustOpen(before)
+	storetest.Must(t, w.SettingsRecorded(t.Context(), w.sale, 1))
+	var away atomic.Bool
+	var sweeps atomic.Int64
+	registry := func(name string, answered bool) error {
+		if name != "hscan" && name != "hset" {
+			return nil
+		}
+		if name == "hscan" && answered {
+			sweeps.Add(1)
+		}
+		if away.Load() {
+			return storetest.ErrCut
+		}
+		return nil
+	}
+	w.faulty(Options{SweepEvery: 10 * time.Millisecond}, registry).sweepOn()
+	storetest.Eventually(t, patience, "all rest", func() bool { return sweeps.Load() >= 3 })
+	away.Store(true)
+	changer := w.faulty(Options{}, registry)
+	c, err := changer.Put(t.Context(), PutSale{
+		Sale: w.sale, Request: w.request(offer{stock: before.stock, partitions: 3, hold: 1000}), Match: Match{Version: 1},
+	})
+	storetest.Must(t, err)
+	if !c.Changed || c.Record.Version != 2 || c.Sale.Version != 2 {
+		t.Errorf("changed: %+v", c)
+	}
+	if _, c, err = changer.Restock(t.Context(), AddStock{Sale: w.sale, Request: restock("s", 1)}); err != nil || c.Record.Version != 3 {
+		t.Errorf("restocked: %+v, %v", c, err)
+	}
+	storetest.Must(t, w.SettingsRecorded(t.Context(), w.sale, 3))
+	for n := range 12 {
+		w.mustReserve(fmt.Sprint("u", n), units("s", 1))
+	}
+	storetest.Eventually(t, patience, "the units are back", func() bool { return w.numbers("s") == "31 0 0 31" })
 }
 
 // logged is what a logger wrote.
