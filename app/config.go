@@ -76,7 +76,7 @@ type config struct {
 	ChatMaxAge      time.Duration `env:"FANFARE_CHAT_MAX_AGE" envDefault:"720h" least:"1s" desc:"how long a chat keeps a message for members who have not read it"`
 
 	SaleMinReplicas int   `group:"Sales" env:"FANFARE_SALE_MIN_REPLICAS" envDefault:"0" least:"0" most:"100" desc:"how many replicas of Redis must have a reservation, confirmation or release before it is answered; if too few have it in time, the answer is 503 unknown_outcome"`
-	SaleMaxInFlight int   `env:"FANFARE_SALE_MAX_IN_FLIGHT" envDefault:"1024" least:"1" desc:"reservations under way at once in this process; further ones are answered 503 at once"`
+	SaleMaxInFlight int   `env:"FANFARE_SALE_MAX_IN_FLIGHT" envDefault:"1024" least:"1" desc:"reservations under way at once in this process, and as many more that wait until their sale has been read from the record; further ones are answered 503 at once"`
 	SaleLocal       onOff `env:"FANFARE_SALE_LOCAL" envDefault:"on" desc:"on: refusals as sold_out and reads of a sale may come from memory, at most 100 ms old; off: every answer comes from Redis"`
 
 	UserKeysFile   string   `group:"Users and pages" env:"FANFARE_USER_KEYS_FILE" shown:"none" desc:"JWKS file of the keys with which your backend signs user tokens: ES256, EdDSA, RS256 (2048 bits or more) or HS256 (32 bytes or more), each with its kid; read again on SIGHUP"`

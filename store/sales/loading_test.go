@@ -1,9 +1,13 @@
 package sales
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"sync"
 	"testing"
 
+	"fanfare/api"
 	"fanfare/store/lock"
 	"fanfare/store/stock"
 	"fanfare/store/storetest"
@@ -36,4 +40,52 @@ func TestS5_ConfirmedWhileAnotherReadsTheRecord(t *testing.T) {
 		t.Errorf("the sale is open meanwhile: %v", err)
 	}
 	stop()
+}
+
+// S5, S15: reservations that wait while their sale is read from the record take no places of other sales, and there
+// are only so many of them. The others are refused at once, and begin to read what else must be read.
+func TestS15_WhoWaitsForASaleTakesNoPlaceOfAnother(t *testing.T) {
+	t.Parallel()
+	const room = 3
+	s := setup(t)
+	p := s.mustStart(Options{MaxInFlight: room})
+	read, open, lost := s.sale+".read", s.sale+".open", s.sale+".lost"
+	for _, sale := range []string{read, open, lost} {
+		p.mustPut(sale, request(100, 60_000, 1))
+	}
+	answer, err := p.locker.TryAcquire(t.Context(), read) // another process reads it
+	storetest.Must(t, err)
+	_, stop := answer.Lease.Keep(t.Context())
+	stale := func(sale string) {
+		storetest.Must(t, p.db.Client().HSet(t.Context(), "ff:{sale:"+sale+":0}:sale", "run_id", "another").Err())
+	}
+	stale(read)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	var all sync.WaitGroup
+	for i := range room {
+		all.Go(func() {
+			_, _, err := p.Reserve(ctx, read, &api.ReservationRequest{User: fmt.Sprint("u", i), Lines: []api.Line{{SKU: "s", Quantity: 1}}}, api.Idempotency{})
+			if err != nil {
+				t.Errorf("not answered when the sale had been read: %v", err)
+			}
+		})
+	}
+	storetest.Eventually(t, patience, "as many wait as may", func() bool { return p.waiting.Load() == room })
+	for i := range 10 * room {
+		_, err := p.buy(read, fmt.Sprint("late", i), 1)
+		if e := mustError(t, err, api.CodeUnavailable); e.RetryAfter <= 0 {
+			t.Fatalf("no Retry-After: %+v", e)
+		}
+	}
+	p.mustBuy(open, "u", 1)
+	stale(lost)
+	mustEventuallyBuy(t, p, lost)
+	stop()
+	_, err = answer.Lease.Release(t.Context())
+	storetest.Must(t, err)
+	all.Wait()
+	if n := p.inFlight.Load() + p.waiting.Load(); n != 0 {
+		t.Errorf("%d count as under way or waiting", n)
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"fanfare/api"
@@ -25,27 +26,73 @@ const (
 	restorePage = 500
 )
 
+// restorations are those that are under way in this process, by sale.
+type restorations struct {
+	mu       sync.Mutex
+	underWay map[string]*restoration
+}
+
+// restoration is one try to restore a sale.
+type restoration struct {
+	over chan struct{} // closed at its end
+	err  error         // set before
+}
+
+// begin starts to restore a sale, unless that is under way.
+func (r *restorations) begin(sale string, restore func() error) *restoration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if k := r.underWay[sale]; k != nil {
+		return k
+	}
+	k := &restoration{over: make(chan struct{})}
+	if r.underWay == nil {
+		r.underWay = map[string]*restoration{}
+	}
+	r.underWay[sale] = k
+	go func() {
+		k.err = restore()
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.underWay, sale)
+		close(k.over)
+	}()
+	return k
+}
+
 // restore brings a sale back from the record, if Redis lost it, or if it must be compared with
 // the record after a fail-over. One process does it; the others wait as long as their callers
-// do. Nil means: try again. A million orders take about a minute. Each page of them has the deadlines of
-// SQL and Redis; all together have none, because a try that fails begins again at the first order.
+// do. Nil means: try again.
 func (s *Store) restore(ctx context.Context, sale string) error {
-	done := s.restores.DoChan(sale, func() (any, error) {
+	return s.beginRestore(ctx, sale).wait(ctx)
+}
+
+// beginRestore is restore without the wait. A million orders take about a minute. Each page of them has the
+// deadlines of SQL and Redis; all together have none, because a try that fails begins again at the first order.
+func (s *Store) beginRestore(ctx context.Context, sale string) *restoration {
+	return s.restores.begin(sale, func() error {
 		err := s.restoreOnce(context.WithoutCancel(ctx), sale)
 		if err != nil && !errors.Is(err, stock.ErrAbsent) {
 			s.o.OnRestore("failed")
 		}
-		return nil, err
+		return err
 	})
+}
+
+func (k *restoration) wait(ctx context.Context) error {
 	select {
-	case result := <-done:
-		return result.Err
+	case <-k.over:
+		return k.err
 	case <-ctx.Done():
-		return api.Errorf(api.CodeUnavailable, "the sale is being read from the record").Because(ctx.Err())
+		return errRestoring().Because(ctx.Err())
 	}
 }
 
-// restoreOnce restores a sale, or waits a moment while another process does.
+func errRestoring() *api.Error {
+	return api.Errorf(api.CodeUnavailable, "the sale is being read from the record")
+}
+
+// restoreOnce restores a sale, or waits until another process has done so.
 func (s *Store) restoreOnce(ctx context.Context, sale string) error {
 	asked := s.cache.now()
 	if err := s.putMissing(ctx, sale); err != nil {
@@ -54,11 +101,18 @@ func (s *Store) restoreOnce(ctx context.Context, sale string) error {
 		}
 		return err
 	}
-	err := s.alone(ctx, sale, func(ctx context.Context) error { return s.reload(ctx, sale) })
-	if needsRestore(err) {
-		return nil // the sale changed in the meantime: the caller tries again
+	for {
+		err := s.alone(ctx, sale, func(ctx context.Context) error { return s.reload(ctx, sale) })
+		if errors.Is(err, stock.ErrLoading) { // by another process
+			if _, err = s.live.Sale(ctx, sale); needsRestore(err) {
+				continue
+			}
+		}
+		if needsRestore(err) {
+			return nil // the sale changed in the meantime: the caller tries again
+		}
+		return err
 	}
-	return err
 }
 
 // alone runs f in one process at a time: with the right to restore or delete a sale. If another

@@ -2,6 +2,7 @@ package sales
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"fanfare/api"
@@ -23,12 +24,6 @@ func (s *Store) Reserve(ctx context.Context, sale string, r *api.ReservationRequ
 		}
 	}
 	i.Scope += " " + r.User // equal keys of two users are two keys
-	release, err := s.acquire()
-	if err != nil {
-		s.o.OnReserve(string(api.CodeOverloaded))
-		return nil, false, err
-	}
-	defer release()
 	reserved, err := s.reserve(ctx, stock.ReserveStock{Sale: sale, Request: r, Once: i, Call: stock.NewCall()})
 	s.o.OnReserve(outcome(err, reserved.Replayed))
 	if err != nil {
@@ -42,11 +37,21 @@ func (s *Store) reserve(ctx context.Context, r stock.ReserveStock) (reserved sto
 		return reserved, err
 	}
 	var asked time.Duration
-	err = s.with(ctx, r.Sale, func() error {
-		asked = s.cache.now()
-		reserved, err = s.live.Reserve(ctx, r)
-		return err
-	})
+	for {
+		err = s.inPlace(&s.inFlight, errBusy, func() error {
+			asked = s.cache.now()
+			reserved, err = s.live.Reserve(ctx, r)
+			return err
+		})
+		if !s.lost(r.Sale, err) {
+			break
+		}
+		restored := s.beginRestore(ctx, r.Sale)
+		err = s.inPlace(&s.waiting, errWaiting, func() error { return restored.wait(ctx) })
+		if err != nil {
+			break
+		}
+	}
 	switch {
 	case err == nil && !reserved.Replayed:
 		s.cache.dropState(r.Sale)
@@ -67,14 +72,14 @@ func outcome(err error, replayed bool) string {
 	return "reserved"
 }
 
-// acquire counts a reservation as under way, and refuses it at once when there
-// are too many.
-func (s *Store) acquire() (release func(), err error) {
-	if s.inFlight.Add(1) > int64(s.o.MaxInFlight) {
-		s.inFlight.Add(-1)
-		return nil, errBusy()
+// inPlace runs f as one of the reservations that are counted in taken, and refuses at once when there are too many.
+// A reservation that waits for its sale counts apart from those under way, so that it takes no place of another sale.
+func (s *Store) inPlace(taken *atomic.Int64, refusal func() error, f func() error) error {
+	defer taken.Add(-1)
+	if taken.Add(1) > int64(s.o.MaxInFlight) {
+		return refusal()
 	}
-	return func() { s.inFlight.Add(-1) }, nil
+	return f()
 }
 
 // End sells what a reservation holds, or gives it back. Ending it again the same way gives
@@ -141,6 +146,13 @@ func (s *Store) Reservations(ctx context.Context, sale, user, cursor string, lim
 // errBusy refuses a reservation because too many are under way.
 func errBusy() error {
 	e := api.Errorf(api.CodeOverloaded, "more reservations are under way than this server takes at once; try again")
+	e.RetryAfter = time.Second
+	return e
+}
+
+// errWaiting refuses a reservation because too many wait already until their sales are restored.
+func errWaiting() error {
+	e := errRestoring()
 	e.RetryAfter = time.Second
 	return e
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/sync/singleflight"
 
 	"fanfare/api"
 	"fanfare/store/batch"
@@ -26,7 +25,8 @@ type Options struct {
 	// NoLocal switches answers from memory off (FANFARE_SALE_LOCAL=off).
 	NoLocal bool
 	// MaxInFlight bounds the reservations that are under way at once in this
-	// process; default 1024. More are refused at once.
+	// process; default 1024. More are refused at once. As many may wait besides until their
+	// sales are restored.
 	MaxInFlight int
 	// MinReplicas is how many replicas must have a change before the caller gets the answer;
 	// default 0. The embedded Redis has none.
@@ -67,12 +67,13 @@ type Store struct {
 	jobs *queue.Queue
 	o    Options
 
-	restores singleflight.Group
+	restores restorations
 	locker   *lock.Locker
 
 	cache    *cache
 	limiter  userLimiter
-	inFlight atomic.Int64
+	inFlight atomic.Int64 // reservations under way
+	waiting  atomic.Int64 // reservations that wait until their sale is restored
 	hub      hub
 
 	relay  chan stock.Order
