@@ -138,7 +138,7 @@ type endReservationRequest struct {
 //	@Produce		json
 //	@Param			sale			path		string			true	"The sale"	example(spring)
 //	@Param			id				path		string			true	"The reservation"
-//	@Param			Idempotency-Key	header		string			false	"Accepted and not kept: the call is safe to repeat without it"	minlength(1)	maxlength(255)
+//	@Param			Idempotency-Key	header		string			false	"Kept for 24 h if the call changes something; it is safe to repeat without it, too"	minlength(1)	maxlength(255)
 //	@Success		200				{object}	api.Reservation	"Sold"
 //	@Header			200				{string}	Idempotent-Replayed	"true if this is the first answer again"
 //	@Failure		404				{object}	api.Problem		"sale_not_found, not_found"
@@ -160,7 +160,7 @@ func (s *server) confirmReservation(ctx context.Context, in *endReservationReque
 //	@Produce		json
 //	@Param			sale			path		string			true	"The sale"	example(spring)
 //	@Param			id				path		string			true	"The reservation"
-//	@Param			Idempotency-Key	header		string			false	"Accepted and not kept: the call is safe to repeat without it"	minlength(1)	maxlength(255)
+//	@Param			Idempotency-Key	header		string			false	"Kept for 24 h if the call changes something; it is safe to repeat without it, too"	minlength(1)	maxlength(255)
 //	@Success		200				{object}	api.Reservation	"Released"
 //	@Header			200				{string}	Idempotent-Replayed	"true if this is the first answer again"
 //	@Failure		404				{object}	api.Problem		"sale_not_found, not_found"

@@ -79,6 +79,37 @@ func TestS4_EndsByIdempotencyKey(t *testing.T) {
 	})
 }
 
+// S4: a repeat under another key changes nothing, and leaves nothing in Redis.
+func TestS4_AnEndThatChangesNothingKeepsNoKey(t *testing.T) {
+	t.Parallel()
+	eachLive(t, func(t *testing.T, w *liveWorld) {
+		w.mustOpen(offer{stock: map[string]int64{"s": 10}})
+		for _, sell := range []bool{true, false} {
+			r := w.mustReserve("u", units("s", 1))
+			end := func(k string) Ended {
+				e, err := w.End(t.Context(), EndHold{Sale: w.sale, ID: r.ID, Sell: sell, Owner: "u", Once: key(k, "")})
+				storetest.Must(t, err)
+				return e
+			}
+			first := end(r.ID + "first")
+			p := newPartition(w.sale, 0)
+			for i := range 5 {
+				k := fmt.Sprint(r.ID, "again", i)
+				if again := end(k); again.Replayed || again.Reservation.State != first.Reservation.State {
+					t.Errorf("%+v, and the first answer was %+v", again, first)
+				}
+				once := key(k, "")
+				if n := w.db.Client().Exists(t.Context(), p.once(once.Name())).Val(); n != 0 {
+					t.Error("its key is kept")
+				}
+			}
+			if again := end(r.ID + "first"); !again.Replayed {
+				t.Errorf("the key of the first is not kept: %+v", again)
+			}
+		}
+	})
+}
+
 func TestS4_SoldAtOnce(t *testing.T) {
 	t.Parallel()
 	eachLive(t, func(t *testing.T, w *liveWorld) {

@@ -45,6 +45,7 @@ local function finish_of(i, n, key)
     unknown = true
     return { 7 }
   end
+  local done = r.state == wanted and wanted ~= 'h' -- nothing changes, so that a repeat needs no record
   if r.state == 'h' and wanted == 'h' and now < tonumber(r.expires) then
     text = extend(id, r, text, tonumber(own))
   elseif r.state == 'h' then
@@ -56,7 +57,7 @@ local function finish_of(i, n, key)
     end
   end
   if r.state ~= wanted then return { 8, text } end
-  if key and not old then record(key, digest .. request .. text, ttl) end
+  if key and not old and not done then record(key, digest .. request .. text, ttl) end
   return { again, text, order_waits(id) }
 end
 
