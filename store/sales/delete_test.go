@@ -549,3 +549,75 @@ func TestS20_AProcessThatMissedADeletion(t *testing.T) {
 		storetest.Must(t, p.Delete(t.Context(), s.sale, stock.Match{}))
 	}
 }
+
+// S20: a process missed that a sale was deleted and made anew with another number of partitions. It finds the
+// reservations of the new one all the same, whatever it is asked first.
+func TestS20_AProcessThatMissedTheDeletionFindsReservations(t *testing.T) {
+	t.Parallel()
+	const users = 8 // in one of several partitions each
+	calls := map[string]func(p *process, sale, user, id string) (found bool, err error){
+		"Confirm": func(p *process, sale, _, id string) (bool, error) {
+			r, _, err := p.confirm(sale, id)
+			return err == nil && r.State == api.ReservationSold, err
+		},
+		"Extend": func(p *process, sale, _, id string) (bool, error) {
+			r, _, err := p.Extend(p.t.Context(), stock.ExtendHold{Sale: sale, ID: id, HoldMS: 1000})
+			return err == nil && r.ID == id, err
+		},
+		"Read": func(p *process, sale, _, id string) (bool, error) {
+			r, err := p.Reservation(p.t.Context(), sale, id)
+			return err == nil && r.ID == id, err
+		},
+		"ListOfUser": func(p *process, sale, user, id string) (bool, error) {
+			list, _, err := p.Reservations(p.t.Context(), sale, user, "", 10)
+			return len(list) == 1 && list[0].ID == id, err
+		},
+		"ListAfter": func(p *process, sale, user, id string) (bool, error) {
+			list, _, err := p.Reservations(p.t.Context(), sale, user, id, 10)
+			return len(list) == 0, err
+		},
+		"ListOfAll": func(p *process, sale, _, _ string) (bool, error) {
+			list, _, err := p.EveryReservation(p.t.Context(), sale, "", "", 100)
+			return len(list) == users, err
+		},
+		"Erase": func(p *process, sale, user, _ string) (bool, error) {
+			var erased stock.Erased
+			storetest.Eventually(p.t, patience, "the user is erased", func() bool {
+				more, err := p.live.EraseUser(p.t.Context(), sale, user, time.Now().Add(time.Hour).UnixMilli())
+				erased.Released += more.Released
+				return err == nil
+			})
+			return erased.Released == 1, nil
+		},
+	}
+	for _, numbers := range [][2]int64{{1, 3}, {3, 1}, {5, 3}} {
+		t.Run(fmt.Sprint(numbers[0], "then", numbers[1]), func(t *testing.T) {
+			t.Parallel()
+			s := setup(t)
+			p := s.mustStart(Options{})
+			missed := make([]*process, users)
+			for i := range missed {
+				missed[i] = s.mustStart(Options{})
+			}
+			for name, call := range calls {
+				sale := s.sale + name
+				p.mustPut(sale, upcoming(100, numbers[0]))
+				for _, one := range missed {
+					_, err := one.read(t.Context(), sale)
+					storetest.Must(t, err)
+				}
+				storetest.Must(t, p.Delete(t.Context(), sale, stock.Match{}))
+				p.mustPut(sale, request(100, 60_000, numbers[1]))
+				ids := make([]string, users)
+				for i := range ids {
+					ids[i] = p.mustBuy(sale, fmt.Sprint("u", i), 1).ID
+				}
+				for i, one := range missed {
+					if found, err := call(one, sale, fmt.Sprint("u", i), ids[i]); !found {
+						t.Errorf("%s: the reservation %s is not found: %v", name, ids[i], err)
+					}
+				}
+			}
+		})
+	}
+}

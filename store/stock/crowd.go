@@ -58,9 +58,9 @@ func (b *base) reserveScript(partitions int) crowdScript {
 }
 
 // endScript is the script of confirmations, releases and extensions. None of them takes units.
-func (b *base) endScript() crowdScript {
+func (b *base) endScript(partitions int) crowdScript {
 	what := b.told(tellsExpired)
-	return crowdScript{b.scripts.end, []any{b.o.RunID, api.IdempotencyTTL.Milliseconds(), what}, what != "", 1}
+	return crowdScript{b.scripts.end, []any{b.o.RunID, api.IdempotencyTTL.Milliseconds(), partitions, what}, what != "", 1}
 }
 
 // newCrowd makes the crowd of a script, which is asked for at each run.

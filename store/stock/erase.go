@@ -33,13 +33,16 @@ func (rs *reservations) EraseUser(ctx context.Context, sale, user string, until 
 	}
 	p, script := parts[Home(user, len(parts))], rs.scripts.erase
 	for next := ""; ; {
-		cmd := script.Cmd(ctx, p.core(p.orders), rs.o.RunID, user, until, next, eraseStep)
+		cmd := script.Cmd(ctx, p.core(p.orders), rs.o.RunID, user, until, next, eraseStep, p.of)
 		answer, err := rs.db.List(ctx, redisdb.Write, cmd)
 		if err == nil {
 			err = rs.usable(sale, redisdb.NumberAt(answer, 0))
 		}
-		if errors.Is(err, ErrAbsent) {
+		if errors.Is(err, ErrAbsent) && p.index == 0 {
 			return e, nil
+		}
+		if errors.Is(err, ErrAbsent) {
+			return e, ErrStaleRun // the sale may have been made anew with fewer partitions
 		}
 		if err != nil {
 			return e, err

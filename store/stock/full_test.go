@@ -51,7 +51,7 @@ func (w *liveWorld) endAll(ends ...string) error {
 	if len(calls) > 1 { // with an idempotency key, too
 		calls[0].once, calls[0].args[2] = p.once(newRequest()), strings.Repeat("d", 32)
 	}
-	cmd := crowdScript{w.scripts.end, []any{w.o.RunID, 1000, ""}, false, 0}.cmd(ctx, p, calls)
+	cmd := crowdScript{w.scripts.end, []any{w.o.RunID, 1000, 1, ""}, false, 0}.cmd(ctx, p, calls)
 	handOut(w.scripts.end, cmd, w.write(ctx, cmd), calls)
 	for _, c := range calls {
 		if c.err != nil {

@@ -32,6 +32,7 @@ const (
 type partition struct {
 	sale   string
 	index  int
+	of     int // how many partitions the sale has, as far as this process knows; 0: it does not
 	prefix string
 
 	settings, stock, reservations, due string // reservations is the ledger

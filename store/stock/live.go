@@ -150,8 +150,8 @@ func New(db *redisdb.DB, o Options) *Live {
 }
 
 // partitionsOf gives a sale's partitions. Their number never changes, so a process reads it
-// once. A script that finds another number (Redis was emptied, and the sale made anew) says so,
-// and reroute reads it again.
+// once. A script that finds another number (the sale was deleted, or Redis emptied, and the sale made
+// anew) says so, and it is read again.
 func (b *base) partitionsOf(ctx context.Context, sale string) ([]*partition, error) {
 	if known, ok := b.known.Load(sale); ok {
 		return known.([]*partition), nil
@@ -178,8 +178,9 @@ func (b *base) remember(sale string, partitions int) []*partition {
 	parts := make([]*partition, partitions)
 	for i := range parts {
 		p := newPartition(sale, i)
+		p.of = partitions
 		p.reserves = b.newCrowd(p, func() crowdScript { return b.reserveScript(partitions) })
-		p.ends = b.newCrowd(p, b.endScript)
+		p.ends = b.newCrowd(p, func() crowdScript { return b.endScript(partitions) })
 		p.turn = make(chan struct{}, 1)
 		parts[i] = p
 	}
@@ -211,6 +212,9 @@ func (b *base) usable(sale string, status int64) error {
 	case answerLoading:
 		return ErrLoading
 	case answerStaleRun:
+		return ErrStaleRun
+	case answerOther:
+		b.known.Delete(sale) // it was deleted and made anew
 		return ErrStaleRun
 	}
 	return nil

@@ -24,7 +24,7 @@ type placed struct {
 // page reads at most limit reservations in the order of a sorted set of their partition, and Redis'
 // time in ms. One whose score changes meanwhile may come again; none that keeps its score is left out.
 func (b *base) page(ctx context.Context, p *partition, set string, after place, limit int) (found []placed, now int64, err error) {
-	cmd := b.scripts.page.Cmd(ctx, []string{p.settings, set, p.reservations}, b.o.RunID, limit, after.id, after.score)
+	cmd := b.scripts.page.Cmd(ctx, []string{p.settings, set, p.reservations}, b.o.RunID, limit, after.id, after.score, p.of)
 	answer, err := b.db.List(ctx, redisdb.Read, cmd)
 	if err != nil {
 		return nil, 0, err

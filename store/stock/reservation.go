@@ -134,10 +134,10 @@ func (rs *reservations) Reservations(ctx context.Context, sale, user, cursor str
 		return nil, "", err
 	}
 	p, script := parts[Home(user, len(parts))], rs.scripts.list
-	if at, ok := partitionWith(parts, cursor); cursor != "" && (!ok || at != p) {
+	if _, ok := PartitionOf(cursor); cursor != "" && !ok {
 		return nil, "", errCursor()
 	}
-	cmd := script.Cmd(ctx, []string{p.settings, p.reservations}, rs.o.RunID, user, cursor, limit+1)
+	cmd := script.Cmd(ctx, []string{p.settings, p.reservations}, rs.o.RunID, user, cursor, limit+1, p.of)
 	answer, err := rs.db.List(ctx, redisdb.Read, cmd)
 	if err != nil {
 		return nil, "", err
@@ -192,7 +192,7 @@ func (rs *reservations) Reservation(ctx context.Context, sale, id string) (*api.
 // read reads some reservations of one partition, nil for each that does not exist, and Redis'
 // time in ms.
 func (rs *reservations) read(ctx context.Context, p *partition, ids ...string) ([]*stored, int64, error) {
-	args := []any{rs.o.RunID}
+	args := []any{rs.o.RunID, p.of}
 	for _, id := range ids {
 		args = append(args, id)
 	}

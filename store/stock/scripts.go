@@ -48,6 +48,7 @@ const (
 	answerLoading  = 5
 	answerStaleRun = 6
 	answerAgain    = 13
+	answerOther    = 14 // another number of partitions
 )
 
 // single reads the answer of a script that answers with one number.

@@ -1,16 +1,16 @@
 -- Confirms, releases and extends holds for several callers (lua/reservation_end.lua): reads what they need, and may end the
 -- script.
 -- KEYS: 5 orders (zset)
--- ARGV: 1 run (see run_id), 2 lifetime of the idempotency records in ms, and on: of each caller four
--- RETURNS: {4, 5, 6 as unusable}; otherwise it only defines functions
+-- ARGV: 1 run (see run_id), 2 lifetime of the idempotency records in ms, 3 partitions of the sale (see unusable), and on: of each caller four
+-- RETURNS: {4, 5, 6, 14 as unusable}; otherwise it only defines functions
 -- TAKES: first, where the arguments of the callers begin; lua/part_sale.lua, lua/part_due.lua, lua/part_crowd.lua
 -- GIVES: end_all
 local ORDERS = KEYS[5]
-local run, ttl = ARGV[1], ARGV[2]
+local run, ttl, partitions = ARGV[1], ARGV[2], ARGV[3]
 
-local s = redis.call('HMGET', SALE, 'version', 'closed', 'run_id', 'max_hold')
+local s = redis.call('HMGET', SALE, 'version', 'closed', 'run_id', 'max_hold', 'partitions')
 local loading = s[2] == '@' .. run_id(run)
-local why = unusable(s[1], not loading and s[2], s[3], loading and '' or run)
+local why = unusable(s[1], not loading and s[2], s[3], loading and '' or run, s[5], partitions)
 if why then return { why } end
 local now = now_ms()
 local ids, sold, waits, unknown = {}, {}, {}, false

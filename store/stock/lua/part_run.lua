@@ -18,9 +18,11 @@ end
 
 -- unusable says why the partition cannot be worked on: 4 there is no such sale, 5 it is being
 -- read from the record, 6 it was made in another run of the server. nil: it can. A run of ''
--- is not compared.
-local function unusable(version, closed, made_in, run)
+-- is not compared. 14 the sale has another number of partitions than the caller knows, because it was
+-- deleted and made anew; known is not compared if it is nil, or 0.
+local function unusable(version, closed, made_in, run, partitions, known)
   if not version then return 4 end
   if closed then return 5 end
   if run ~= '' and made_in ~= run_id(run) then return 6 end
+  if known and known ~= '0' and partitions ~= known then return 14 end
 end

@@ -1,14 +1,14 @@
 -- Reads a user's reservations, newest first: each names the one before.
 -- KEYS: 1 sale, 2 reservations (hash)
 -- ARGV: 1 run (see run_id), 2 user, 3 the reservation after which to begin ('' for the
---       newest), 4 how many
--- RETURNS: {1 found, now in ms, id and text in turn}, {4, 5, 6 as unusable},
+--       newest), 4 how many, 5 partitions of the sale (see unusable)
+-- RETURNS: {1 found, now in ms, id and text in turn}, {4, 5, 6, 14 as unusable},
 --          {7 the user has no such reservation}
 -- @include lua/part_run.lua
 local SALE, RESERVATIONS = KEYS[1], KEYS[2]
-local run, user, after, count = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
-local s = redis.call('HMGET', SALE, 'version', 'closed', 'run_id')
-local why = unusable(s[1], s[2], s[3], run)
+local run, user, after, count, partitions = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
+local s = redis.call('HMGET', SALE, 'version', 'closed', 'run_id', 'partitions')
+local why = unusable(s[1], s[2], s[3], run, s[4], partitions)
 if why then return { why } end
 local t = redis.call('TIME')
 local answer = { 1, tonumber(t[1]) * 1000 + math.floor(tonumber(t[2]) / 1000) }
