@@ -270,6 +270,7 @@ func (s *Store) onMessage(event any) {
 	sale := stock.SaleOfChannel(message.Channel)
 	if message.Payload == stock.Deleted {
 		s.live.Forget(sale)
+		s.hub.deleted(sale)
 	}
 	s.cache.drop(sale)
 }

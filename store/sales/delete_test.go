@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"fanfare/api"
 	"fanfare/store/record"
 	"fanfare/store/redisdb"
@@ -495,6 +497,32 @@ func TestS20_AStreamOfADeletedSaleEnds(t *testing.T) {
 		now, fresh := next.Next()
 		return fresh && now.Available["s"] == 3 && !next.Deleted()
 	})
+}
+
+// S20: a sale is deleted and made anew between two reads of those that watch it. Their streams end, and do not
+// go on with the next sale.
+func TestS20_AStreamDoesNotGoOnWithTheNextSale(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	p := s.mustStart(Options{})
+	p.mustPut(s.sale, request(5, 60_000, 1)) // the next one, as far as reads can tell
+	p.mustPut(s.sale+".2", request(5, 60_000, 1))
+	w, err := p.Watch(t.Context(), s.sale)
+	storetest.Must(t, err)
+	defer w.Stop()
+	another, err := p.Watch(t.Context(), s.sale+".2")
+	storetest.Must(t, err)
+	defer another.Stop()
+	<-w.Wake()
+	p.onMessage(&redis.Message{Channel: stock.ChangesChannel(s.sale), Payload: "2"})
+	if w.Deleted() {
+		t.Error("ended by a change")
+	}
+	p.onMessage(&redis.Message{Channel: stock.ChangesChannel(s.sale), Payload: stock.Deleted})
+	if !w.Deleted() || another.Deleted() {
+		t.Fatalf("it goes on: %v, and the one of another sale: %v", !w.Deleted(), !another.Deleted())
+	}
+	<-w.Wake()
 }
 
 // S11: a read that began before a change, and ends after it, is not remembered: neither its sale, nor

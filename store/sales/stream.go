@@ -119,6 +119,16 @@ func (s *Store) poll(ctx context.Context, sale string, k *watched) {
 	}
 }
 
+// deleted ends the watches of a sale, also if there is another with the same id by now.
+func (h *hub) deleted(sale string) {
+	h.mu.Lock()
+	k := h.sales[sale]
+	h.mu.Unlock()
+	if k != nil {
+		h.publishDeleted(sale, k)
+	}
+}
+
 // publishDeleted tells the watchers of a sale that it was deleted.
 func (h *hub) publishDeleted(sale string, k *watched) {
 	h.mu.Lock()
