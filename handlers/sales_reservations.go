@@ -58,9 +58,10 @@ type listReservationsRequest struct {
 //	@Summary		List reservations
 //	@Description	Lists a user's reservations, newest first. Without `user` it lists those of all users, which needs a key with the scope
 //	@Description	`sales`: first those that are not sold, by the end of their holds, and then those that are sold, oldest first, without
-//	@Description	`expires_at`. A reservation that changes between two pages may come twice; none is left out. Reservations that were
-//	@Description	released or have expired are listed for an hour. With `state` a page may be short, or even empty: there are more as
-//	@Description	long as there is `next`.
+//	@Description	`expires_at`. A reservation that changes between two pages may come twice. None is left out, unless it was a hold with
+//	@Description	more than an hour left that was released before its turn. Reservations that were released or have expired are listed
+//	@Description	for an hour. With `state` a page may be short, or even empty: there are more as long as there is `next`. The cursor of a
+//	@Description	user's list is 422 once the reservation at which its page ended is not listed any more.
 //	@Tags			flash sale
 //	@ID				listReservations
 //	@Produce		json

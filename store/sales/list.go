@@ -95,7 +95,7 @@ func parsePlace(text string) (p listPlace, ok bool) {
 // EveryReservation lists the reservations of all users of a sale in one state ("" for any), beginning
 // at a cursor that an earlier call gave as next ("" for the first page). Those that are not sold come
 // first. A page has at most limit of them, and fewer if others were read that are in another state. A
-// reservation that changes between two pages may come again; none is left out.
+// reservation that changes between two pages may come again; which may be left out, stock.Live.EveryReservation says.
 func (s *Store) EveryReservation(ctx context.Context, sale string, state api.ReservationState, cursor string, limit int) (items []api.Reservation, next string, err error) {
 	at, ok := parsePlace(cursor)
 	if !ok {

@@ -46,7 +46,7 @@
 //	ff:{sales}:live                     hash     none            sale -> "<partitions> <another text after each change>", for sweepers
 //	ff:{l:sale:<sale>}                  string   1 min           the right to move units (store/lock)
 //
-// The keys of a sale do not expire by themselves. A sweeper removes them 8 days after the end of
+// The keys of a sale do not expire by themselves. A sweeper removes them 8 days after ends_at of
 // the sale, but not within an hour after they were restored, and only if nothing is left to do.
 //
 // A reservation's record is "<state>|<user>|<created>|<expires>|<ended>|<the user's

@@ -22,7 +22,7 @@ type placed struct {
 }
 
 // page reads at most limit reservations in the order of a sorted set of their partition, and Redis'
-// time in ms. One whose score changes meanwhile may come again; none that keeps its score is left out.
+// time in ms. One whose score changes meanwhile may come again, or not at all; none that keeps its score is left out.
 func (b *base) page(ctx context.Context, p *partition, set string, after place, limit int) (found []placed, now int64, err error) {
 	cmd := b.scripts.page.Cmd(ctx, []string{p.settings, set, p.reservations}, b.o.RunID, limit, after.id, after.score, p.of)
 	answer, err := b.db.List(ctx, redisdb.Read, cmd)
@@ -60,7 +60,8 @@ type ListAt struct {
 // held, and that were released or have expired, as long as they are known; then those that were sold.
 // It gives at most limit, and where the list goes on; nil: nowhere. sold skips all that were not
 // sold, and unsold leaves out the others. A reservation that changes meanwhile may come again;
-// none that was there from the beginning is left out, unless its order went on record.
+// none that was there from the beginning is left out, unless its order went on record, or it was a hold
+// with more than an hour left and was released: then it moves to an earlier place.
 func (rs *reservations) EveryReservation(ctx context.Context, sale string, at ListAt, sold, unsold bool, limit int) (items []api.Reservation, next *ListAt, err error) {
 	parts, err := rs.partitionsOf(ctx, sale)
 	if err != nil {
