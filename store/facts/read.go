@@ -188,11 +188,8 @@ func (s *Store) ends(ctx context.Context) ([]position, error) {
 
 // Join tells when there may be something new in a lane: told gets a value then, and one at once. leave must be called.
 func (s *Store) Join(ctx context.Context) (told <-chan struct{}, leave func()) {
-	c, err := s.line.Join(ctx, channel)
-	if err != nil {
-		s.o.Logger.DebugContext(ctx, "readers of facts look again and again", "error", err)
-	}
-	return c, func() { s.line.Leave(ctx, channel, c) }
+	c := s.line.Join(ctx, channel)
+	return c, func() { s.line.Leave(channel, c) }
 }
 
 // Read reads the next facts of all lanes. after is the Next of the list before; "": the list begins with the oldest facts that

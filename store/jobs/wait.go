@@ -3,7 +3,6 @@ package jobs
 import (
 	"container/list"
 	"context"
-	"fmt"
 	"iter"
 	"slices"
 	"strings"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"fanfare/api"
-	"fanfare/store/redisdb"
 	"fanfare/store/wake"
 )
 
@@ -155,12 +153,8 @@ func (r *room) note(due time.Duration) {
 // run lets waiters try when there may be something for them, until none has come for a while.
 func (r *room) run(ctx context.Context) {
 	channel := r.of.store.channel(r.queue)
-	told, err := r.of.line.Join(ctx, channel)
-	defer r.of.line.Leave(ctx, channel, told)
-	if err != nil {
-		r.end(fmt.Errorf("wait for jobs of %s: %w", r.queue, r.of.store.db.Err(err, redisdb.Read)))
-		return
-	}
+	told := r.of.line.Join(ctx, channel)
+	defer r.of.line.Leave(channel, told)
 	for {
 		rest, over := r.rest()
 		if over {
@@ -178,7 +172,7 @@ func (r *room) run(ctx context.Context) {
 		case <-r.poke:
 		case <-r.of.closed:
 			timer.Stop()
-			r.end(nil)
+			r.end()
 			return
 		}
 		timer.Stop()
@@ -219,12 +213,11 @@ func (r *room) rest() (left time.Duration, over bool) {
 }
 
 // end ends the room and the waits of all in it.
-func (r *room) end(err error) {
+func (r *room) end() {
 	r.of.mu.Lock()
 	defer r.of.mu.Unlock()
 	delete(r.of.open, r.queue)
 	for w := range r.line() {
-		w.err = err
 		w.place = nil
 		close(w.done)
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"fanfare/store/redisdb"
 	"fanfare/store/wake"
 )
 
@@ -23,13 +22,11 @@ func (l *Locker) Acquire(ctx context.Context, id string) (Answer, error) {
 
 // wait tries again and again for a contender that was answered Held.
 func (l *Locker) wait(ctx context.Context, id string, a Answer, try func() (Answer, error)) (Answer, error) {
-	told, err := l.handOvers.Join(ctx, l.channel(id))
-	defer l.handOvers.Leave(ctx, l.channel(id), told)
-	if err != nil {
-		return a, fmt.Errorf("wait for lock %s: %w", id, l.db.Err(err, redisdb.Read))
-	}
+	told := l.handOvers.Join(ctx, l.channel(id))
+	defer l.handOvers.Leave(l.channel(id), told)
 	for a.Status == Held {
-		if err := wake.Await(ctx, told, a.Left+time.Millisecond); err != nil {
+		err := wake.Await(ctx, told, a.Left+time.Millisecond)
+		if err != nil {
 			return a, fmt.Errorf("wait for lock %s: %w", id, err)
 		}
 		if a, err = try(); err != nil {

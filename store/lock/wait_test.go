@@ -1,6 +1,7 @@
 package lock_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -168,6 +169,28 @@ func TestK6_ReconnectionsWakeEveryWaiter(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "all are told", func() bool { return answered.Load() == 5 })
+}
+
+// A connection that stays open and brings nothing any more is noticed: a hand-over wakes the waiter soon.
+func TestK6_ASilentConnectionIsNoticed(t *testing.T) {
+	t.Parallel()
+	server := storetest.Redis(t)
+	proxy, url := storetest.ProxyTo(t, server.URL())
+	var silenced atomic.Bool
+	proxy.OnAnswer(func(c *storetest.ProxyConn, b []byte) storetest.Fate {
+		if bytes.Contains(b, []byte("message")) && !silenced.Swap(true) {
+			c.Swallow()
+		}
+		return storetest.Pass
+	})
+	l := setup(t, storetest.Open(t, url), lock.Options{Lease: time.Hour})
+	h := mustHold(t, l, "x")
+	answered := mustWait(t, l, 1, "x")
+	mustBe(t, true, "done", h.Done)
+	storetest.Eventually(t, 30*time.Second, "the waiter is told", func() bool { return answered.Load() == 1 })
+	if !silenced.Load() {
+		t.Error("the connection was not silenced")
+	}
 }
 
 // One who gives up leaves the others alone.

@@ -95,6 +95,10 @@ func (v *Values) Get(ctx context.Context, name string) (*api.Value, error) {
 	return found(value, err)
 }
 
+// recent is how old a look may be at the end of a wait. An older one is made again, because nobody was told of a change if the
+// connection has become silent.
+const recent = 2 * time.Second
+
 // Wait reads a value once it is of another version than the given one, 0 for none, or when ctx ends, as it is then.
 // It does not ask Redis again and again.
 func (v *Values) Wait(ctx context.Context, name string, version int64) (*api.Value, error) {
@@ -103,12 +107,13 @@ func (v *Values) Wait(ctx context.Context, name string, version int64) (*api.Val
 	if err != nil || value.Version != version {
 		return found(value, err)
 	}
-	told, err := v.changes.Join(ctx, channel(name))
-	defer v.changes.Leave(ctx, channel(name), told)
-	if err != nil {
-		return nil, fmt.Errorf("wait for value %s: %w", name, v.db.Err(err, redisdb.Read))
-	}
-	for value.Version == version && wake.Await(ctx, told, left+time.Millisecond) == nil {
+	told := v.changes.Join(ctx, channel(name))
+	defer v.changes.Leave(channel(name), told)
+	for looked, over := time.Now(), false; value.Version == version && !over; {
+		if over = wake.Await(ctx, told, left+time.Millisecond) != nil; over && time.Since(looked) < recent {
+			break
+		}
+		looked = time.Now()
 		if value, left, err = v.look(context.WithoutCancel(ctx), name); err != nil {
 			return nil, err
 		}

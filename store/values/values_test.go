@@ -1,6 +1,7 @@
 package values
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -271,6 +272,40 @@ func TestV1_AWaitIsWoken(t *testing.T) {
 			t.Errorf("after the wait: %v, %v", value, err)
 		}
 	})
+}
+
+// V1: after wait_ms the answer is the present value, also if the connection that tells of changes has become silent.
+func TestV1_TheEndOfAWaitLooksOnceMore(t *testing.T) {
+	t.Parallel()
+	server := storetest.Redis(t)
+	direct, name := NewValues(storetest.Open(t, server.URL())), named(t, "a")
+	version := mustPut(t, direct, name, `"old"`, 0)
+	proxy, url := storetest.ProxyTo(t, server.URL())
+	proxy.OnAnswer(func(c *storetest.ProxyConn, b []byte) storetest.Fate {
+		if bytes.Contains(b, []byte("message")) {
+			c.Swallow() // this connection tells of nothing
+		}
+		return storetest.Pass
+	})
+	v := NewValues(storetest.Open(t, url))
+	ctx, cancel := context.WithTimeout(t.Context(), recent+time.Second) // the silence is noticed later
+	defer cancel()
+	got, looks := make(chan string, 1), storetest.Calls(t, server.Client(), "get")
+	go func() {
+		value, err := v.Wait(ctx, name, version)
+		if err != nil {
+			t.Error(err)
+			value = &api.Value{}
+		}
+		got <- string(value.Value)
+	}()
+	storetest.Eventually(t, soon, "it has looked before and after it listens", func() bool {
+		return storetest.Calls(t, server.Client(), "get") == looks+2
+	})
+	mustPut(t, direct, name, `"new"`, 0)
+	if value := <-got; value != `"new"` {
+		t.Errorf("%s after the wait", value)
+	}
 }
 
 // V1: a wait asks Redis when it begins, and then no more until something happens.

@@ -22,8 +22,7 @@ func TestLine(t *testing.T) {
 	db := storetest.Open(t, storetest.Redis(t).URL())
 	line := wake.NewLine(func(ctx context.Context) *redis.PubSub { return db.Blocking().Subscribe(ctx) })
 	join := func(channel string) (woken func(what string), leave func()) {
-		told, err := line.Join(t.Context(), channel)
-		storetest.Must(t, err)
+		told := line.Join(t.Context(), channel)
 		return func(what string) {
 				t.Helper()
 				select {
@@ -32,7 +31,7 @@ func TestLine(t *testing.T) {
 					t.Errorf("not woken: %s", what)
 				}
 			}, func() {
-				line.Leave(t.Context(), channel, told)
+				line.Leave(channel, told)
 			}
 	}
 	first, leaveFirst := join("a")

@@ -9,13 +9,13 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"fanfare/store/redisdb"
+	"fanfare/store/wake"
 )
 
 const (
 	// subscribeTimeout bounds the opening of a connection, and the subscribing to new channels.
 	subscribeTimeout = 2 * time.Second
-	// silentAfter is how long a feed may receive nothing until it is sent a PING, and how
-	// long the answer may take.
+	// silentAfter is how long a feed may receive nothing until it is sent a PING, and how long the answer may take.
 	silentAfter = 5 * time.Second
 	// againAfter is the wait before the feed subscribes again to channels that were lost or
 	// refused. In the meantime the map of a Cluster's slots is read again.
@@ -30,9 +30,7 @@ type feed struct {
 	sharded          bool          // the master knows SSUBSCRIBE; set before it is open
 	opened, broken   atomic.Bool
 	refusal, refused atomic.Bool // a subscription was refused; and it is time to ask again
-	began            time.Time
-	received         atomic.Int64  // when something last came, since began
-	asked            time.Duration // when it was asked, since began; only Run uses it
+	silence          *wake.Silence
 	end              context.CancelFunc
 }
 
@@ -40,12 +38,13 @@ type feed struct {
 // in another goroutine, so that a server that hangs does not hold up Run.
 func (s *subscriptions) open(ctx context.Context, node *redis.Client) *feed {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	f := &feed{node: node, began: time.Now(), end: cancel}
+	f := &feed{node: node, end: cancel}
 	if node == nil {
 		f.sub = s.client.Subscribe(ctx)
 	} else {
 		f.sub = node.Subscribe(ctx)
 	}
+	f.silence = wake.NewSilence(f.sub, silentAfter)
 	s.reading.Go(func() { s.serve(ctx, f) })
 	return f
 }
@@ -92,7 +91,7 @@ func (s *subscriptions) receive(ctx context.Context, f *feed) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err == nil:
-			f.received.Store(int64(time.Since(f.began)))
+			f.silence.Hear()
 			s.dispatch(ctx, f, event)
 		case errors.As(err, &refusal):
 			s.hub.log.Debug("subscribing to chats", "error", err)
@@ -157,21 +156,4 @@ func (f *feed) unsubscribe(ctx context.Context, channels []string) error {
 		return f.sub.SUnsubscribe(ctx, channels...)
 	}
 	return f.sub.Unsubscribe(ctx, channels...)
-}
-
-// isSilent reports whether nothing came for long, not even the answer to a PING. It also sends the
-// PING.
-func (f *feed) isSilent(ctx context.Context, now time.Time) bool {
-	at, received := now.Sub(f.began), time.Duration(f.received.Load())
-	switch {
-	case at-received < silentAfter:
-		return false
-	case f.asked > received:
-		return at-f.asked >= silentAfter
-	}
-	f.asked = at
-	ctx, cancel := context.WithTimeout(ctx, subscribeTimeout)
-	defer cancel()
-	_ = f.sub.Ping(ctx) // an error counts as no answer
-	return false
 }

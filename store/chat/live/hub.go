@@ -70,7 +70,7 @@ func (h *Hub) Run(ctx context.Context) error {
 		case now := <-tick.C:
 			h.tick(now)
 			h.presence.renew(ctx, now)
-			s.check(ctx, now)
+			s.check(ctx)
 		}
 		s.sync(ctx)
 		h.readHeads(ctx)

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -131,9 +130,9 @@ func (s *subscriptions) master(ctx context.Context, tag string) *redis.Client {
 }
 
 // check finds feeds that receive nothing, and slots that have moved to another master.
-func (s *subscriptions) check(ctx context.Context, now time.Time) {
+func (s *subscriptions) check(ctx context.Context) {
 	for _, f := range s.feeds {
-		if f.opened.Load() && f.isSilent(ctx, now) {
+		if f.opened.Load() && f.silence.Lasts(ctx) {
 			s.hub.log.Debug("a new subscription, as the last one receives nothing")
 			f.broken.Store(true)
 		}
