@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -306,6 +307,43 @@ func TestV1_TheEndOfAWaitLooksOnceMore(t *testing.T) {
 	if value := <-got; value != `"new"` {
 		t.Errorf("%s after the wait", value)
 	}
+}
+
+// V1: a call whose answer was lost is answered as it was done, also if Redis is full by the time that it is sent again.
+func TestV1_ARepeatAtAFullRedis(t *testing.T) {
+	t.Parallel()
+	server := storetest.Redis(t)
+	db := storetest.Open(t, server.URL())
+	var fills atomic.Bool
+	at := storetest.Faulty(t, db, func(what string, answered bool) error {
+		if what != "values_run" || !answered || !fills.Load() {
+			return nil
+		}
+		if err := db.Client().ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
+			return err
+		}
+		return storetest.ErrTwice
+	})
+	v, c, name := NewValues(at), NewCounters(at), named(t, "a")
+	mustMake(t, c, name, 0, 10)
+	for what, call := range map[string]func() error{
+		"a put": func() error {
+			_, created, err := v.Put(t.Context(), name, json.RawMessage("1"), 0, api.Match{})
+			if err == nil && !created {
+				t.Error("not created")
+			}
+			return err
+		},
+		"an add": func() error { _, err := c.add(t.Context(), name, 1); return err },
+	} {
+		storetest.Must(t, db.Client().ConfigSet(t.Context(), "maxmemory", "0").Err())
+		fills.Store(true)
+		if err := call(); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		fills.Store(false)
+	}
+	mustBe(t, c, name, 1)
 }
 
 // V1: a wait asks Redis when it begins, and then no more until something happens.

@@ -48,9 +48,9 @@ for i = 5, #ARGV, 5 do
     k = k + 1
   end
   local answer = before[#saved + 1]
-  if full and what ~= 'delete' and what ~= 'remove' then answer = '10' end
   if not answer or answer == '' then
-    answer = CALLS[what](key, ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], digest, record)
+    answer = full and what ~= 'delete' and what ~= 'remove' and '10'
+      or CALLS[what](key, ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], digest, record)
   end
   answers[#answers + 1] = answer
   saved[#saved + 1] = (string.sub(answer, 1, 2) == '1,' or answer == '1') and answer or ''
