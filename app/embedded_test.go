@@ -1,7 +1,12 @@
 package app
 
 import (
+	"log/slog"
+	"os"
+	"path/filepath"
 	"testing"
+
+	"fanfare/store/storetest"
 )
 
 // The data of an embedded Redis lies beside an SQLite database, under its name, so that two databases in one folder
@@ -22,6 +27,25 @@ func TestDataFolder(t *testing.T) {
 		if got := (&config{DatabaseURL: database}).dataFolder(); got != want {
 			t.Errorf("%s: %s, want %s", database, got, want)
 		}
+	}
+}
+
+// The snapshot of a Redis in memory is gone before anything is served or claimed, and a stop right then writes it again: what
+// a crash leaves behind is never older than the database.
+func TestTheSnapshotIsGoneBeforeAnythingIsServed(t *testing.T) {
+	t.Parallel()
+	c, err := parseConfig([]string{"FANFARE_EMBEDDED=memory", "FANFARE_DATABASE_URL=sqlite:" + filepath.Join(t.TempDir(), "x.db")})
+	storetest.Must(t, err)
+	for range 2 {
+		a, err := build(t.Context(), c, slog.New(slog.DiscardHandler))
+		storetest.Must(t, err)
+		storetest.Must(t, a.prepare(t.Context()))
+		if _, err := os.Stat(filepath.Join(c.dataFolder(), snapshotFile)); !os.IsNotExist(err) {
+			t.Errorf("the snapshot is there: %v", err)
+		}
+		a.close()
+		_, err = os.Stat(filepath.Join(c.dataFolder(), snapshotFile))
+		storetest.Must(t, err)
 	}
 }
 

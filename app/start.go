@@ -98,7 +98,7 @@ func (a *app) prepare(ctx context.Context) error {
 			a.log.Warn(warning)
 		}
 	}
-	return nil
+	return a.redis.DropSnapshot() // the last step: from here on everything serves, and Close writes it again
 }
 
 // notYet returns an error as long as this process has not started.

@@ -24,7 +24,7 @@ type Options struct {
 	// Socket is the Unix socket of a server that takes the place of URL, and Password the password of
 	// that server.
 	Socket, Password string
-	// Snapshot is a file with what an in-process Redis had. Load reads it, Run removes it, and Close of
+	// Snapshot is a file with what an in-process Redis had. Load reads it, DropSnapshot removes it, and Close of
 	// an in-process Redis writes it. Default: nothing is kept.
 	Snapshot string
 	// Logger gets warnings and state changes; nil discards them.
@@ -108,12 +108,8 @@ func (o Options) target() (*target, error) {
 }
 
 // Run watches Redis' memory and clock (see Overloaded, Reading and Clock). It also moves the
-// clock of an embedded Redis, whose keys would otherwise never expire. It removes the snapshot that
-// Load has read. It returns when ctx ends.
+// clock of an embedded Redis, whose keys would otherwise never expire. It returns when ctx ends.
 func (db *DB) Run(ctx context.Context) error {
-	if err := db.dropSnapshot(); err != nil {
-		return err
-	}
 	var g errgroup.Group
 	g.Go(func() error { return db.watchMemory(ctx) })
 	if db.embedded != nil {

@@ -127,10 +127,10 @@ func (db *DB) putAside(ctx context.Context, why string) error {
 	return nil
 }
 
-// dropSnapshot removes the snapshot before the first change of what it has. After a crash it would
-// be older than the database: what was erased would be there again, and what was done would be done
+// DropSnapshot removes the snapshot that Load has read. It is called before anything changes what it has. After a crash it
+// would be older than the database: what was erased would be there again, and what was done would be done
 // again. So Redis begins empty then.
-func (db *DB) dropSnapshot() error {
+func (db *DB) DropSnapshot() error {
 	if db.o.Snapshot == "" {
 		return nil
 	}
