@@ -18,13 +18,19 @@ func TryAgain(ctx context.Context, l *Locker, id, request string) (Answer, error
 // HeldNow reads the record and compares its lease with Redis' time, changing
 // nothing.
 func HeldNow(ctx context.Context, l *Locker, id string) bool {
+	until, held := Until(ctx, l, id)
+	now, err := l.db.Client().Time(ctx).Result()
+	return held && err == nil && now.Before(until)
+}
+
+// Until reads from the record when the holder's lease is over, by Redis' time.
+func Until(ctx context.Context, l *Locker, id string) (until time.Time, held bool) {
 	text, err := l.db.Client().Get(ctx, l.key(id)).Result()
 	if err != nil || !strings.HasPrefix(text, "R:") {
-		return false
+		return time.Time{}, false
 	}
-	now, err := l.db.Client().Time(ctx).Result()
-	until, _ := strconv.ParseInt(strings.Split(text, ":")[4], 10, 64)
-	return err == nil && now.Before(time.UnixMilli(until))
+	ms, _ := strconv.ParseInt(strings.Split(text, ":")[4], 10, 64)
+	return time.UnixMilli(ms), true
 }
 
 // NameOf is a Locker's name.

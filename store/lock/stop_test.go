@@ -103,6 +103,46 @@ func (h *holder) mustSignal(s syscall.Signal) {
 	}
 }
 
+// TestK9_ALeaseIsNotCut: for Redis a lease never ends before it ends for its holder, who counts from before it sent the
+// call. Not even a part of a millisecond is missing.
+func TestK9_ALeaseIsNotCut(t *testing.T) {
+	t.Parallel()
+	db := storetest.Open(t, storetest.Redis(t).URL())
+	l := setup(t, db, lock.Options{Lease: time.Minute})
+	for n := range 50 {
+		id := fmt.Sprint(n)
+		calls := []struct {
+			what string
+			call func() time.Duration // answers how long the lease is
+		}{
+			{"acquire", func() time.Duration { return mustAgain(t, l, id).Left }},
+			{"acquire again", func() time.Duration { return mustAgain(t, l, id).Left }},
+			{"renew", func() time.Duration {
+				h := mustAgain(t, l, id).Lease
+				mustBe(t, true, "renew", h.Renew)
+				return h.Duration()
+			}},
+		}
+		for _, c := range calls {
+			sent := db.Client().Time(t.Context()).Val()
+			lease := c.call()
+			if until, _ := lock.Until(t.Context(), l, id); until.Before(sent.Add(lease)) {
+				t.Fatalf("%s: the lease is %v shorter than its holder was told", c.what, sent.Add(lease).Sub(until))
+			}
+		}
+	}
+}
+
+// mustAgain acquires a lock with one request for each lock.
+func mustAgain(t *testing.T, l *lock.Locker, id string) lock.Answer {
+	t.Helper()
+	a, err := lock.TryAgain(t.Context(), l, id, "request-"+id)
+	if err != nil || a.Status != lock.Acquired {
+		t.Fatalf("%v, %v", a.Status, err)
+	}
+	return a
+}
+
 // TestK9_StoppedPastTheLease stops a real process with SIGSTOP until another
 // has the lock, and lets it go on with the order to write in its pipe: it
 // starts no write, and its done is lost.

@@ -18,13 +18,14 @@ if mark == 'D' then return { 3 } end
 if mark == 'X' then return { 4, string.sub(text, 3) == me and 1 or 0 } end
 
 local r = read_record(text) or { state = 'Q', failures = '0', most = fixed_most and ARGV[3] or '0', fence = '0', till = 0, owner = '' }
-local alive = r.state == 'R' and r.till > ms
+local left = left_of(r, ms)
+local alive = r.state == 'R' and left >= 0
 local name = string.match(me, '^.-%.')
 if alive and name and r.owner ~= me and string.sub(r.owner, 1, #name) == name then return { 5 } end
 if fixed_most and r.most ~= ARGV[3] then return { 6, tonumber(r.most) } end
 if alive then
-  if r.owner == me then return { 1, r.failures + 1, r.fence, r.till - ms, 1 } end
-  return { 2, r.failures + 1, r.till - ms }
+  if r.owner == me then return { 1, r.failures + 1, r.fence, left, 1 } end
+  return { 2, r.failures + 1, math.max(1, left) }
 end
 -- A lease that ended without a result counts as a failed attempt.
 if r.state == 'R' then r.failures = r.failures + 1 end
@@ -32,6 +33,6 @@ if tonumber(r.failures) >= most then
   redis.call('SET', key, 'X:' .. me, 'PX', int(retention))
   return { 4, 1 }
 end
-r.state, r.fence, r.till, r.owner = 'R', next_fence(tonumber(r.fence), us), ms + lease, me
+r.state, r.fence, r.till, r.owner = 'R', next_fence(tonumber(r.fence), us), lease_end(ms, lease), me
 redis.call('SET', key, text_of(r), 'PX', int(lease + retention))
 return { 1, r.failures + 1, r.fence, lease, 0 }

@@ -10,6 +10,6 @@ local mark = string.sub(text, 1, 1)
 if mark == 'D' then return { 3, 0, 0, string.sub(text, 3) } end
 if mark == 'X' then return { 4, 0, 0, '0' } end
 local r = read_record(text)
-local left = r.till - math.floor(now_us() / 1000)
-if r.state == 'R' and left > 0 then return { 2, r.failures + 1, left, r.fence } end
+local left = left_of(r, math.floor(now_us() / 1000))
+if r.state == 'R' and left >= 0 then return { 2, r.failures + 1, math.max(1, left), r.fence } end
 return { 0, r.failures + (r.state == 'R' and 1 or 0), 0, r.fence }

@@ -6,7 +6,7 @@
 local key, fence, lease, retention = KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local r = read_record(redis.call('GET', key))
 if not r or r.state ~= 'R' or r.fence ~= fence then return 0 end
-r.till = math.floor(now_us() / 1000) + lease
+r.till = lease_end(math.floor(now_us() / 1000), lease)
 -- The first write, so that a full Redis refuses none. Not a DEL: while the slot moves, a key that a script has
 -- deleted can't be written again.
 redis.call('PEXPIRE', key, int(lease + retention))

@@ -20,6 +20,16 @@ local function text_of(r)
   return r.state .. ':' .. r.failures .. ':' .. r.most .. ':' .. r.fence .. ':' .. r.till .. ':' .. r.owner
 end
 
+-- lease_end is when a lease is over that begins at ms: never before its time, although ms is cut.
+local function lease_end(ms, lease)
+  return ms + 1 + lease
+end
+
+-- left_of is how many ms of a lease are left at least, although ms is cut. Below 0 it is over.
+local function left_of(r, ms)
+  return r.till - ms - 1
+end
+
 -- Fences only rise, also after a record has expired: none is below the clock in microseconds.
 local function next_fence(last, us)
   return int(math.max(last + 1, us))
