@@ -143,6 +143,13 @@ func (p *Stepper) LeaseTrusted() time.Duration {
 	return time.Duration(l.deadline() - l.renewed.Load())
 }
 
+// TrustedAfter is for how long after a call was sent the process trusts the lease that the call renewed.
+func (p *Stepper) TrustedAfter(sent time.Time) time.Duration {
+	l := p.w.present()
+	l.extend(sent, false)
+	return p.w.process.started.Add(time.Duration(l.deadline())).Sub(sent)
+}
+
 // Renew renews the session by a look and reports whether it was there.
 func (p *Stepper) Renew() (alive bool, err error) {
 	u, err := (&maintainer{w: p.w}).look(context.Background(), p.w.present(), false)

@@ -30,12 +30,15 @@ type session struct {
 	calls sync.RWMutex
 }
 
-// extend moves the end of the lease to one lease after a call was sent. idle: the call
+// cut is what a lease may lack at its end, because Redis cuts its time to milliseconds.
+const cut = time.Millisecond
+
+// extend moves the end of the lease to one lease after a call was sent, less cut. idle: the call
 // said that the session holds no job.
 func (s *session) extend(sent time.Time, idle bool) {
 	w := s.worker
 	w.worked()
-	since := int64(sent.Sub(w.process.started))
+	since := int64(sent.Sub(w.process.started) - cut)
 	for old := s.renewed.Load(); since > old; old = s.renewed.Load() {
 		if s.renewed.CompareAndSwap(old, since) {
 			s.idle.Store(idle)

@@ -210,6 +210,16 @@ func TestQ7_ALeaseIsTrustedOnce(t *testing.T) {
 	}
 }
 
+// TestQ7_NoLeaseIsTrustedForTooLong: Redis cuts its time to milliseconds, so that it may have counted the lease from up to one
+// before it got the call.
+func TestQ7_NoLeaseIsTrustedForTooLong(t *testing.T) {
+	t.Parallel()
+	w := setup(t, storetest.Open(t, storetest.Redis(t).URL()))
+	if got := w.mustStep().TrustedAfter(time.Now().Add(time.Second)); got > w.o.Lease-time.Millisecond {
+		t.Errorf("a lease of %v is trusted for %v after the call was sent", w.o.Lease, got)
+	}
+}
+
 // TestMarksOfALostJobAreDropped: what a process has marked of a job, and not yet sent, is in no call
 // of its next session: another process has the job by then.
 func TestMarksOfALostJobAreDropped(t *testing.T) {
