@@ -169,7 +169,7 @@ func TestJ8_LeasesOutliveAnAbsence(t *testing.T) {
 		j := one(t, s, q, lease)
 		storetest.Eventually(t, soon, "the lease is over", func() bool { return *mustGet(t, s, j.ID).LeaseMS == 0 })
 		back := time.Now()
-		s.failed.Store(int64(time.Since(s.begun))) // Redis was away until now
+		s.failed[s.groupOf(q)].Store(int64(time.Since(s.begun))) // Redis was away until now
 		if jobs := claim(t, s, q, 1, time.Minute); len(jobs) != 0 {
 			t.Errorf("taken over at once: %+v", jobs)
 		}
@@ -182,6 +182,35 @@ func TestJ8_LeasesOutliveAnAbsence(t *testing.T) {
 		}
 		mustSay(t, s, q, j, api.JobComplete, api.JobLost)
 	})
+}
+
+// J8: while one master is away, leases that end on another one are over.
+func TestJ8_AnotherMasterIsAway(t *testing.T) {
+	t.Parallel()
+	cluster := storetest.PrivateCluster(t, 0, "--cluster-require-full-coverage", "no")
+	db := storetest.Open(t, cluster.URL())
+	s := known(t, begin(t, db))
+	here, there := named("q"), named("q")
+	keyOf := func(q string) string { return s.keys(s.groupOf(q))[0] }
+	for cluster.MasterOf(t, keyOf(there)) == cluster.MasterOf(t, keyOf(here)) {
+		there = named("q")
+	}
+	enqueue(t, s, here, api.JobRequest{})
+	cluster.MasterOf(t, keyOf(there)).Kill()
+	storetest.Eventually(t, soon, "it is known to be away", func() bool {
+		_, away := db.BackSince(t.Context(), keyOf(there))
+		return away
+	})
+	_, _, err := s.Enqueue(t.Context(), there, []api.JobRequest{{Type: "t"}}, api.Idempotency{})
+	storetest.WantCode(t, err, api.CodeUnavailable)
+	j := one(t, s, here, 30*time.Millisecond)
+	storetest.Eventually(t, soon, "the lease is over", func() bool { return *mustGet(t, s, j.ID).LeaseMS == 0 })
+	until(t, time.Now().Add(3*time.Millisecond), "it is over by Redis' clock")
+	_, _, err = s.Enqueue(t.Context(), there, []api.JobRequest{{Type: "t"}}, api.Idempotency{})
+	storetest.WantCode(t, err, api.CodeUnavailable)
+	if jobs := claim(t, s, here, 1, time.Minute); len(jobs) != 1 || jobs[0].ID != j.ID {
+		t.Errorf("not taken over: %+v", jobs)
+	}
 }
 
 // J8: a process knows nothing of the time before its begin, so that a lease that ended then lasts once more as well.

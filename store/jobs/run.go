@@ -71,7 +71,7 @@ func (s *Store) do(ctx context.Context, queue string, c *call, jobs, bytes int) 
 
 // run makes calls in one script.
 func (s *Store) run(ctx context.Context, group int, of series, calls []*call) {
-	args := []any{of.name, of.number, of.keep.Milliseconds(), s.backFor(), s.o.RetryBase.Milliseconds(), s.o.RetryMax.Milliseconds(), s.maxAge(), s.o.Tells()}
+	args := []any{of.name, of.number, of.keep.Milliseconds(), s.backFor(ctx, group), s.o.RetryBase.Milliseconds(), s.o.RetryMax.Milliseconds(), s.maxAge(), s.o.Tells()}
 	for _, c := range calls {
 		args = append(append(args, c.what, len(c.args)), c.args...)
 	}
@@ -80,7 +80,7 @@ func (s *Store) run(ctx context.Context, group int, of series, calls []*call) {
 		err = api.Errorf(api.CodeUnknownOutcome, "a later script was faster") // of this process
 	}
 	if err != nil && s.db.Away(err) {
-		s.failed.Store(int64(time.Since(s.begun)))
+		s.failed[group].Store(int64(time.Since(s.begun)))
 	}
 	for i, c := range calls {
 		if c.err = err; err == nil {
@@ -99,14 +99,14 @@ func (c *call) read(answer []any) {
 	}
 }
 
-// backFor is how long ago, in ms, Redis was back from an absence, as far as this process knows. It does not know the time
-// before its begin, which it takes for the end of an absence.
-func (s *Store) backFor() int64 {
-	at, away := s.db.BackSince()
+// backFor is how long ago, in ms, the master of a group was back from an absence, as far as this process knows. It does not
+// know the time before its begin, which it takes for the end of an absence.
+func (s *Store) backFor(ctx context.Context, group int) int64 {
+	at, away := s.db.BackSince(ctx, s.keys(group)[0])
 	if away {
 		return 0
 	}
-	back := max(time.Duration(s.failed.Load()), at.Sub(s.begun))
+	back := max(time.Duration(s.failed[group].Load()), at.Sub(s.begun))
 	return max(0, (time.Since(s.begun) - back).Milliseconds())
 }
 

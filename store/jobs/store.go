@@ -52,7 +52,7 @@ type Store struct {
 	letters *queue.Queue
 	crowds  [groups]*redisdb.Crowd[*call]
 	rooms   rooms
-	failed  atomic.Int64 // when a call last found Redis away, in ns since begun
+	failed  [groups]atomic.Int64 // when a call of a group last found Redis away, in ns since begun
 	begun   time.Time
 }
 

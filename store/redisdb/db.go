@@ -67,8 +67,7 @@ type DB struct {
 	clocks   clockReadings
 	silent   silences
 	reading  atomic.Pointer[Reading]
-	missed   atomic.Bool                  // the last reading missed a master
-	back     atomic.Int64                 // see BackSince; ns since 1970
+	absences absences                     // see BackSince
 	present  atomic.Pointer[clockReading] // see Clock
 }
 

@@ -54,15 +54,6 @@ type Reading struct {
 	ClockAhead time.Duration
 }
 
-// BackSince is when all masters answered again after one had not, as far as Run knows, which asks every second. It is the
-// zero time if Run has missed none. away: one does not answer, or loads its data.
-func (db *DB) BackSince() (at time.Time, away bool) {
-	if ns := db.back.Load(); ns != 0 {
-		at = time.Unix(0, ns)
-	}
-	return at, db.missed.Load()
-}
-
 // Reading is the last reading of Run or Check; nil while no master answers, or if Redis is
 // embedded.
 func (db *DB) Reading() *Reading { return db.reading.Load() }
@@ -72,11 +63,9 @@ func (db *DB) Reading() *Reading { return db.reading.Load() }
 func (db *DB) readMemory(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, db.o.Timeout)
 	defer cancel()
-	r, all := db.read(ctx)
+	r, answered := db.read(ctx)
 	db.reading.Store(r)
-	if missed := db.missed.Swap(!all); missed && all {
-		db.back.Store(time.Now().UnixNano())
-	}
+	db.absences.note(answered, time.Now())
 	if r == nil {
 		return
 	}
@@ -91,22 +80,22 @@ func (db *DB) readMemory(ctx context.Context) {
 	}
 }
 
-// read asks all masters, and reports whether all answered, be it with an error of theirs: a user may lack the right to ask.
-// nil: none can be read, or Redis is embedded.
-func (db *DB) read(ctx context.Context) (all *Reading, present bool) {
+// read asks all masters, and tells of each by its name whether it answered, be it with an error of its own: a user may lack the
+// right to ask. nil: none can be read, or Redis is embedded.
+func (db *DB) read(ctx context.Context) (all *Reading, answered map[string]bool) {
 	if db.embedded != nil {
-		return nil, true
+		return nil, map[string]bool{theMaster: true}
 	}
 	var mu sync.Mutex
 	var clocks []clockReading
-	least := int64(math.MaxInt64)
-	err := db.eachMaster(ctx, func(ctx context.Context, c *redis.Client) error {
+	answered, least := map[string]bool{}, int64(math.MaxInt64)
+	_ = db.eachMaster(ctx, func(ctx context.Context, c *redis.Client) error { // answered says which failed
 		one, clock, err := readMaster(ctx, c)
-		if err != nil {
-			return err
-		}
 		mu.Lock()
 		defer mu.Unlock()
+		if answered[db.nameOf(c)] = err == nil || !db.Away(err); err != nil {
+			return err
+		}
 		clocks = append(clocks, clock)
 		if all == nil {
 			all = &Reading{}
@@ -123,7 +112,7 @@ func (db *DB) read(ctx context.Context) (all *Reading, present bool) {
 	if len(clocks) > 0 {
 		db.present.Store(middle(clocks))
 	}
-	return all, err == nil || !db.Away(err)
+	return all, answered
 }
 
 func readMaster(ctx context.Context, c *redis.Client) (r Reading, clock clockReading, err error) {

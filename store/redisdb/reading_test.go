@@ -1,6 +1,7 @@
 package redisdb_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -28,16 +29,46 @@ func TestBackSince(t *testing.T) {
 	silent := storetest.Open(t, w.server.MustUser(t, "~*", "&*", "+@all", "-ping"))
 	storetest.Eventually(t, 20*time.Second, "a reading without PING", func() bool { return silent.Reading() != nil })
 	for _, db := range []*redisdb.DB{w.DB, silent} {
-		if at, away := db.BackSince(); away || !at.IsZero() {
+		if at, away := db.BackSince(t.Context(), "k"); away || !at.IsZero() {
 			t.Errorf("before any absence: %v, %v", at, away)
 		}
 	}
 	w.server.Kill()
-	storetest.Eventually(t, 20*time.Second, "it is away", func() bool { _, away := w.BackSince(); return away })
+	storetest.Eventually(t, 20*time.Second, "it is away", func() bool { _, away := w.BackSince(t.Context(), "k"); return away })
 	began := time.Now()
 	w.server.Restart()
-	storetest.Eventually(t, 20*time.Second, "it is back", func() bool { _, away := w.BackSince(); return !away })
-	if at, _ := w.BackSince(); at.Before(began) || at.After(time.Now()) {
+	storetest.Eventually(t, 20*time.Second, "it is back", func() bool { _, away := w.BackSince(t.Context(), "k"); return !away })
+	at, _ := w.BackSince(t.Context(), "k")
+	if at.Before(began) || at.After(time.Now()) {
 		t.Errorf("back since %v, and it was restarted at %v", at, began)
+	}
+	if at == at.Round(0) {
+		t.Error("a wall clock that is set back moves it")
+	}
+}
+
+// The absence of one master of a Cluster says nothing of the others. A master that takes the place of another is not known to have
+// been there before.
+func TestBackSinceOfOneMaster(t *testing.T) {
+	t.Parallel()
+	c := storetest.PrivateCluster(t, 1, "--cluster-require-full-coverage", "no")
+	db := storetest.Open(t, c.URL())
+	storetest.Eventually(t, 20*time.Second, "a reading", func() bool { return db.Reading() != nil })
+	gone, other := c.MasterOf(t, "a"), "b"
+	for n := 0; c.MasterOf(t, other) == gone; n++ {
+		other = fmt.Sprint("b", n)
+	}
+	for _, key := range []string{"a", other} {
+		if at, away := db.BackSince(t.Context(), key); away || !at.IsZero() {
+			t.Errorf("%s: %v, %v before any absence", key, at, away)
+		}
+	}
+	gone.Kill()
+	storetest.Eventually(t, 20*time.Second, "another has taken its place", func() bool {
+		at, away := db.BackSince(t.Context(), "a")
+		return !away && !at.IsZero()
+	})
+	if at, away := db.BackSince(t.Context(), other); away || !at.IsZero() {
+		t.Errorf("%s: %v, %v, and another master was away", other, at, away)
 	}
 }
