@@ -22,7 +22,7 @@ const (
 // last, and the error is api.CodeIdempotencyReused for another body.
 func (s *Store) Claim(ctx, wait context.Context, queue string, claim *api.JobClaim, once api.Idempotency) (claimed *api.ClaimedJobs, again bool, err error) {
 	c, seen := newClaim(queue, claim, once), s.rooms.changes(queue)
-	if err := s.claim(ctx, queue, c); err != nil {
+	if err := s.claimInTime(ctx, queue, c, once.Key != ""); err != nil {
 		return nil, false, err
 	}
 	if wait != nil && len(c.jobs) == 0 && c.status == done {
@@ -50,6 +50,32 @@ func newClaim(queue string, claim *api.JobClaim, once api.Idempotency) *call {
 		c.args = append(c.args, kind)
 	}
 	return c
+}
+
+// claimInTime makes a claim, and gives up at the deadline of ctx. Jobs that come after it are given back, unless the caller may
+// ask for them again.
+func (s *Store) claimInTime(ctx context.Context, queue string, c *call, mayRepeat bool) error {
+	if _, has := ctx.Deadline(); !has {
+		return s.claim(ctx, queue, c)
+	}
+	limit, cancel := untilDeadline(ctx)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- s.claim(ctx, queue, c) }()
+	select {
+	case err := <-done:
+		return err
+	case <-limit.Done():
+	}
+	go func() {
+		if err := <-done; err != nil || mayRepeat {
+			return
+		}
+		if claimed, err := c.claimed(queue); err == nil {
+			s.GiveBack(ctx, queue, claimed)
+		}
+	}()
+	return api.Errorf(api.CodeUnknownOutcome, "Redis did not answer in time").Because(context.Cause(limit))
 }
 
 // claim makes a claim. A caller whose context has ended may get jobs.

@@ -2,14 +2,69 @@ package jobs
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"fanfare/api"
+	"fanfare/store/redisdb"
 	"fanfare/store/storetest"
 )
+
+// J8: a call is answered by its deadline, however slow Redis is. Jobs that a claim gets later are given back, unless it has an
+// Idempotency-Key and may be repeated.
+func TestJ8_CallsEndAtTheirDeadline(t *testing.T) {
+	t.Parallel()
+	server := storetest.Redis(t)
+	s := begin(t, storetest.Open(t, server.URL()))
+	proxy, url := storetest.ProxyTo(t, server.URL())
+	// With a shorter time-out the answer would count as lost, and the job would stay held.
+	slow := begin(t, storetest.OpenWith(t, redisdb.Options{URL: url, Timeout: time.Minute}))
+	briefly := func(call func(ctx context.Context) error) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		begun := time.Now()
+		err := call(ctx)
+		if took := time.Since(begun); err == nil || took > soon {
+			t.Errorf("a call with a deadline of 100 ms ended after %v: %v", took, err)
+		}
+	}
+	for _, most := range []int64{1, smallJobs + 1} {
+		for _, once := range []api.Idempotency{{}, {Scope: "s", Key: fmt.Sprint(most)}} {
+			q, lease := named("q"), int64(3_600_000)
+			id := enqueue(t, s, q, api.JobRequest{})[0]
+			gate := make(chan struct{})
+			proxy.OnAnswer(func(*storetest.ProxyConn, []byte) storetest.Fate { <-gate; return storetest.Pass })
+			claim := &api.JobClaim{Worker: "w", LeaseMS: &lease, Max: &most}
+			briefly(func(ctx context.Context) error { _, _, err := slow.Claim(ctx, nil, q, claim, once); return err })
+			storetest.Eventually(t, soon, "it gets the job", func() bool { return mustGet(t, s, id).State == api.JobRunning })
+			close(gate)
+			if once.Key == "" {
+				if j := eventually(t, s, q, time.Minute); j.ID != id || j.Attempt != 1 {
+					t.Errorf("claimed %+v", j)
+				}
+				continue
+			}
+			claimed, again, err := slow.Claim(t.Context(), nil, q, claim, once)
+			if err != nil || !again || len(claimed.Jobs) != 1 {
+				t.Errorf("the repeat: %+v, %v, %v", claimed, again, err)
+			}
+		}
+	}
+	jobs := make([]api.JobRequest, smallJobs+1)
+	for i := range jobs {
+		jobs[i].Type = "t"
+	}
+	proxy.Hold(true)
+	defer proxy.Hold(false)
+	briefly(func(ctx context.Context) error {
+		_, _, err := slow.Enqueue(ctx, named("q"), jobs, api.Idempotency{})
+		return err
+	})
+}
 
 // J5: a hundred thousand waiting workers hang up at once, while jobs come. Nothing is held, and each job goes to a worker that
 // comes then, without delay and with its first attempt.

@@ -58,7 +58,9 @@ func (s *Store) do(ctx context.Context, queue string, c *call, jobs, bytes int) 
 	if jobs <= smallJobs && bytes <= smallBytes {
 		err = s.crowds[n].Do(ctx, c)
 	} else {
-		s.run(context.WithoutCancel(ctx), n, series{rand.Text(), 1, keepLarge}, []*call{c})
+		trip, cancel := untilDeadline(ctx)
+		defer cancel()
+		s.run(trip, n, series{rand.Text(), 1, keepLarge}, []*call{c})
 	}
 	switch {
 	case err != nil:
@@ -67,6 +69,14 @@ func (s *Store) do(ctx context.Context, queue string, c *call, jobs, bytes int) 
 		return redisdb.NoMemory()
 	}
 	return c.err
+}
+
+// untilDeadline has the deadline of ctx. It does not end if the caller leaves.
+func untilDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
+	if at, has := ctx.Deadline(); has {
+		return context.WithDeadline(context.WithoutCancel(ctx), at)
+	}
+	return context.WithCancel(context.WithoutCancel(ctx))
 }
 
 // run makes calls in one script.
