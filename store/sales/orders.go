@@ -157,8 +157,14 @@ func (s *Store) onSwept(ctx context.Context, found stock.Swept) {
 // enqueues those that go to the others.
 func (s *Store) sweepOrders(ctx context.Context, ref stock.Ref) error {
 	began := time.Now()
-	defer func() { s.swept.rest(ref, max(sweepAgain, sweepRest*time.Since(began))) }()
 	var failed error // the first that an enqueueing met
+	defer func() {
+		rest := sweepAgain
+		if failed == nil { // a failed one took long for the master that is away
+			rest = max(rest, sweepRest*time.Since(began))
+		}
+		s.swept.rest(ref, rest)
+	}()
 	for after := (stock.Order{}); ; {
 		page, err := s.live.WaitingOrders(ctx, ref, after, sweepPage)
 		if err != nil || len(page) == 0 {

@@ -22,6 +22,8 @@ const (
 	restorePoll = 20 * time.Millisecond
 	// loadingPoll is how often a confirmation or an extension is tried while a sale is restored.
 	loadingPoll = 100 * time.Millisecond
+	// stalePatience is how long the sweeper waits for the end of a load that it has begun. The load goes on.
+	stalePatience = time.Minute
 	// restorePage is how many orders one query reads.
 	restorePage = 500
 )
@@ -38,14 +40,15 @@ type restoration struct {
 	err  error         // set before
 }
 
-// begin starts to restore a sale, unless that is under way.
-func (r *restorations) begin(sale string, restore func() error) *restoration {
+// begin starts to restore a sale, unless that is under way. It returns nil if that many others are.
+func (r *restorations) begin(sale string, most int, restore func() error) *restoration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if k := r.underWay[sale]; k != nil {
+	k := r.underWay[sale]
+	if k != nil || len(r.underWay) >= most {
 		return k
 	}
-	k := &restoration{over: make(chan struct{})}
+	k = &restoration{over: make(chan struct{})}
 	if r.underWay == nil {
 		r.underWay = map[string]*restoration{}
 	}
@@ -60,6 +63,13 @@ func (r *restorations) begin(sale string, restore func() error) *restoration {
 	return k
 }
 
+// isUnderWay reports whether a sale is being restored.
+func (r *restorations) isUnderWay(sale string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.underWay[sale] != nil
+}
+
 // restore brings a sale back from the record, if Redis lost it, or if it must be compared with
 // the record after a fail-over. One process does it; the others wait as long as their callers
 // do. Nil means: try again.
@@ -68,9 +78,10 @@ func (s *Store) restore(ctx context.Context, sale string) error {
 }
 
 // beginRestore is restore without the wait. A million orders take about a minute. Each page of them has the
-// deadlines of SQL and Redis; all together have none, because a try that fails begins again at the first order.
+// deadlines of SQL and Redis; all together have none, because a try that fails begins again at the first order. It
+// returns nil if too many sales are being restored, of which some may be made-up names.
 func (s *Store) beginRestore(ctx context.Context, sale string) *restoration {
-	return s.restores.begin(sale, func() error {
+	return s.restores.begin(sale, s.o.MaxInFlight, func() error {
 		err := s.restoreOnce(context.WithoutCancel(ctx), sale)
 		if err != nil && !errors.Is(err, stock.ErrAbsent) {
 			s.o.OnRestore("failed")
@@ -80,6 +91,9 @@ func (s *Store) beginRestore(ctx context.Context, sale string) *restoration {
 }
 
 func (k *restoration) wait(ctx context.Context) error {
+	if k == nil {
+		return errWaiting()
+	}
 	select {
 	case <-k.over:
 		return k.err
@@ -257,8 +271,14 @@ func (s *Store) loadRestocks(ctx context.Context, settings stock.Settings) error
 }
 
 // onStale restores a sale that the sweeper cannot work on, so that its holds end even if there are
-// no calls.
+// no calls. The partitions of a sale find that one after the other: only the first waits for the end, and the sweeper can work
+// on other sales.
 func (s *Store) onStale(ctx context.Context, sale string) {
+	if s.restores.isUnderWay(sale) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, stalePatience)
+	defer cancel()
 	if _, err := s.read(ctx, sale); err != nil && !errors.Is(err, stock.ErrAbsent) {
 		s.o.Logger.WarnContext(ctx, "a sale waits to be brought in line with the record", "sale", sale, "error", err)
 	}
