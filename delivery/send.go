@@ -39,6 +39,9 @@ func (d *Delivery) handle(ctx context.Context, w *work) {
 	}
 	d.mayBeStopped(ctx, w) // for ended, which does not wait
 	r, ends := d.ended(ctx, w)
+	if !ends && len(w.m.Push.Payload) == 0 { // it is too large for its service (W6), so it is no probe either
+		r, ends = failed(reasonTooLarge), true
+	}
 	if !ends {
 		r, ends = d.removed(ctx, w)
 	}
@@ -63,8 +66,12 @@ func (d *Delivery) handle(ctx context.Context, w *work) {
 	d.handleAnswer(ctx, w, d.send(w))
 }
 
-// redactedReason is why a notification of a message fails whose text was removed.
-const redactedReason = "redacted"
+const (
+	// redactedReason is why a notification of a message fails whose text was removed.
+	redactedReason = "redacted"
+	// reasonTooLarge is why one fails that was accepted and is too large for its service.
+	reasonTooLarge = "payload_too_large"
+)
 
 // stopped reports whether a notification is not to be sent any more, and how it ends then: its event was
 // cancelled, or it is about a message of a chat that was redacted. unsure says that this is not known, because
@@ -223,6 +230,7 @@ func (d *Delivery) send(w *work) transport.Answer {
 			return transport.Answer{Outcome: transport.Again, RetryAfter: w.recheckDelay()}
 		}
 		began := time.Now()
+		n.At = w.Clock()
 		a := transport.Await(ctx, d.o.Sender, n)
 		if withheld(a) {
 			continue // not written: wait for the lease's renewal, or for the next claim

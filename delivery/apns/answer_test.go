@@ -105,6 +105,27 @@ func TestPayloadIsNotTouched(t *testing.T) {
 	}
 }
 
+// A11: an answer that is cut off behind its status is a refusal whose reason is missing. The notification is sent again, for neither the
+// device nor the app may be at fault. Of 429 the status says enough.
+func TestA11_AnAnswerThatIsCutOff(t *testing.T) {
+	t.Parallel()
+	w := setup(t, apnstest.Options{})
+	for i, a := range []apnstest.Answer{apnstest.Fail(400, "IdleTimeout"), apnstest.Fail(403, "ExpiredProviderToken"), apnstest.Gone("Unregistered", time.Now()), apnstest.Fail(413, "PayloadTooLarge")} {
+		a.Fault = apnstest.CutOff
+		w.Script(deviceToken(i), a, apnstest.OK())
+		if got := w.send(testNote(i)); got.Outcome != transport.Retry || got.Status != a.Status || got.Reason != "" {
+			t.Errorf("%d %s: %+v", a.Status, a.Reason, got)
+		}
+		w.mustDeliver(testNote(i))
+	}
+	busy := apnstest.Fail(429, "TooManyRequests")
+	busy.Fault = apnstest.CutOff
+	w.Script(deviceToken(9), busy)
+	if got := w.send(testNote(9)); got.Outcome != transport.BackoffDevice {
+		t.Errorf("429: %+v", got)
+	}
+}
+
 func TestA11_StrangeAnswersKeepTheirStatus(t *testing.T) {
 	t.Parallel()
 	huge := bytes.Repeat([]byte("x"), 1<<20)

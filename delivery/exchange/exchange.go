@@ -144,7 +144,8 @@ func (x *Exchange) Fail(err error) {
 // Answered implements h2.Owner: it is called with the answer, and sends again or ends.
 func (x *Exchange) Answered(r *h2.Result) {
 	answer, use := x.owner.Judge(x.conn, r)
-	if r.Cut && r.Status/100 == 4 { // it was refused, and what is missing may say that neither the device nor the app is at fault
+	if r.Cut && r.Status/100 == 4 && r.Status != http.StatusTooManyRequests {
+		// It was refused, and what is missing may say that neither the device nor the app is at fault.
 		answer.Outcome, answer.Reason = transport.Retry, ""
 	}
 	if answer.Status != 0 {
