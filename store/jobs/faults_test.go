@@ -169,7 +169,7 @@ func TestJ8_LeasesOutliveAnAbsence(t *testing.T) {
 		j := one(t, s, q, lease)
 		storetest.Eventually(t, soon, "the lease is over", func() bool { return *mustGet(t, s, j.ID).LeaseMS == 0 })
 		back := time.Now()
-		s.failed[s.groupOf(q)].Store(int64(time.Since(s.begun))) // Redis was away until now
+		s.failedOf(s.groupOf(q)).Store(int64(time.Since(s.begun))) // Redis was away until now
 		if jobs := claim(t, s, q, 1, time.Minute); len(jobs) != 0 {
 			t.Errorf("taken over at once: %+v", jobs)
 		}

@@ -259,7 +259,7 @@ func TestJ8_CancelAndTheSecondAbsence(t *testing.T) {
 		over(ids[0])
 		// A process that has just begun knows of no time before its begin.
 		begun := begin(t, s.db)
-		begun.failed[s.groupOf(q)].Store(int64(time.Since(begun.begun)) + int64(time.Hour))
+		begun.failedOf(s.groupOf(q)).Store(int64(time.Since(begun.begun)) + int64(time.Hour))
 		storetest.Must(t, begun.Cancel(t.Context(), ids[0]))
 		if j := mustGet(t, s, ids[0]); j.State != api.JobRunning || !j.Cancelled {
 			t.Errorf("cancelled after an absence: %+v", j)
@@ -270,7 +270,7 @@ func TestJ8_CancelAndTheSecondAbsence(t *testing.T) {
 		mustSay(t, s, q, first, api.JobComplete, api.JobOK)
 		over(ids[2])
 		another := begin(t, s.db)
-		another.failed[s.groupOf(q)].Store(int64(time.Since(another.begun)) + int64(time.Hour))
+		another.failedOf(s.groupOf(q)).Store(int64(time.Since(another.begun)) + int64(time.Hour))
 		if taken := claim(t, another, q, 1, time.Minute, "u"); len(taken) != 1 || taken[0].Fence <= second.Fence {
 			t.Errorf("after a second absence: %+v", taken)
 		}

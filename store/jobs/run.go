@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"fanfare/api"
@@ -85,12 +86,13 @@ func (s *Store) run(ctx context.Context, group int, of series, calls []*call) {
 	for _, c := range calls {
 		args = append(append(args, c.what, len(c.args)), c.args...)
 	}
+	began := time.Now()
 	answers, err := s.db.List(ctx, redisdb.Write, runScript.Cmd(ctx, s.keys(group), args...))
 	if err == nil && len(answers) != 1+len(calls) {
 		err = api.Errorf(api.CodeUnknownOutcome, "a later script was faster") // of this process
 	}
-	if err != nil && s.db.Away(err) {
-		s.failed[group].Store(int64(time.Since(s.begun)))
+	if err != nil && s.db.Away(err) && (ctx.Err() == nil || time.Since(began) >= s.db.Timeout()) { // it did not just have too little time
+		s.failedOf(group).Store(int64(time.Since(s.begun)))
 	}
 	for i, c := range calls {
 		if c.err = err; err == nil {
@@ -109,6 +111,14 @@ func (c *call) read(answer []any) {
 	}
 }
 
+// failedOf is when a call last found the master of a group away. Without a Cluster all groups have one master.
+func (s *Store) failedOf(group int) *atomic.Int64 {
+	if !s.db.Cluster() {
+		group = 0
+	}
+	return &s.failed[group]
+}
+
 // backFor is how long ago, in ms, the master of a group was back from an absence, as far as this process knows. It does not
 // know the time before its begin, which it takes for the end of an absence.
 func (s *Store) backFor(ctx context.Context, group int) int64 {
@@ -116,7 +126,7 @@ func (s *Store) backFor(ctx context.Context, group int) int64 {
 	if away {
 		return 0
 	}
-	back := max(time.Duration(s.failed[group].Load()), at.Sub(s.begun))
+	back := max(time.Duration(s.failedOf(group).Load()), at.Sub(s.begun))
 	return max(0, (time.Since(s.begun) - back).Milliseconds())
 }
 
