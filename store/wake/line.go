@@ -2,6 +2,7 @@ package wake
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -190,6 +191,10 @@ func (l *Line) receive(ctx context.Context, sub *redis.PubSub, silence *Silence)
 		event, err := sub.Receive(ctx)
 		if ctx.Err() != nil {
 			return
+		}
+		if refusal := redis.Error(nil); errors.As(err, &refusal) { // of a subscription or a PING: the connection lives
+			silence.Hear()
+			continue
 		}
 		if err != nil {
 			select {

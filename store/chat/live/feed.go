@@ -94,6 +94,7 @@ func (s *subscriptions) receive(ctx context.Context, f *feed) error {
 			f.silence.Hear()
 			s.dispatch(ctx, f, event)
 		case errors.As(err, &refusal):
+			f.silence.Hear()
 			s.hub.log.Debug("subscribing to chats", "error", err)
 			s.askAgain(ctx, f)
 		case f.node != nil:

@@ -66,7 +66,7 @@ func (w *Worker) beginSession(ctx context.Context) error {
 	}
 	l := &session{worker: w, name: name}
 	l.epoch, _ = strconv.ParseInt(name[strings.LastIndexByte(name, '-')+1:], 10, 64)
-	l.renewed.Store(-1)
+	l.renewed.Store(-int64(cut) - 1) // before any call
 	l.extend(sent, true)
 	w.mu.Lock()
 	w.session = l
