@@ -31,7 +31,7 @@ type browsers struct {
 	of       map[string][]*webpushtest.Browser // by user
 }
 
-func withBrowsers(t *testing.T) *browsers {
+func withBrowsers(t *testing.T, change ...func(*delivery.Options)) *browsers {
 	t.Helper()
 	b := &browsers{services: webpushtest.Start(t, webpushtest.Options{}), registry: prometheus.NewRegistry(), of: map[string][]*webpushtest.Browser{}}
 	sender := func(*pipeline) transport.Sender {
@@ -48,6 +48,9 @@ func withBrowsers(t *testing.T) *browsers {
 	b.pipeline = setup(t, options{sender: sender, delivery: func(o *delivery.Options) {
 		o.PushOrigins = api.KnownPushOrigins
 		o.Metrics = delivery.NewMetrics(b.registry, o.Sender.Reasons())
+		for _, f := range change {
+			f(o)
+		}
 	}})
 	return b
 }
@@ -301,5 +304,28 @@ func TestW14_ApplesRefusalOfTheTokenPausesTheApp(t *testing.T) {
 				b.mustBecome(user, api.DeviceActive)
 			}
 		})
+	}
+}
+
+// W6: what is too large for browsers fails while their app is paused, and is no probe of it, of which there is one in an hour.
+func TestW6_TooLargeIsNoProbe(t *testing.T) {
+	t.Parallel()
+	b := withBrowsers(t, func(o *delivery.Options) { o.ProbeEvery = time.Hour })
+	users := []string{"ann", "bob", "cid"}
+	for _, user := range users {
+		b.mustSubscribe(user, iphones)
+	}
+	b.refuse(403, `{"reason":"BadJwtToken"}`, users...)
+	waits := b.mustPost(hello(users...))
+	storetest.Eventually(t, soon, "the app to be paused", func() bool { return len(b.paused()) == 1 && b.parked() == 3 })
+	large := hello(users...)
+	large.Alert = &api.Alert{Title: "Large", Body: strings.Repeat("x", 3900)}
+	if r := b.mustEnd(b.mustPost(large), api.EventDone); r.Failed != 3 || r.FailedBy["payload_too_large"] != 3 {
+		t.Errorf("the report is %+v", r)
+	}
+	b.refuse(0, "")
+	b.first.delivery.ProbeNow()
+	if r := b.mustEnd(waits, api.EventDone); r.Delivered != 3 {
+		t.Errorf("the report is %+v", r)
 	}
 }

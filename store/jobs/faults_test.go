@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -360,5 +361,22 @@ func TestJ7_ANoisyQueueDelaysNobody(t *testing.T) {
 	slices.Sort(took)
 	if fast := took[len(took)/4]; fast > 20*time.Millisecond { // of the fastest quarter: the machine has other work, too
 		t.Errorf("a claim beside a noisy queue takes %v", fast)
+	}
+}
+
+// J8: without a Cluster a failed call of any group tells of the same Redis. A call with too little time tells of nothing.
+func TestJ8_WhatTellsOfAnAbsence(t *testing.T) {
+	t.Parallel()
+	s := known(t, begin(t, storetest.Open(t, storetest.Redis(t).URL())))
+	short, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
+	defer cancel()
+	c := &call{}
+	s.run(short, 1, series{"x", 1, keepLarge}, []*call{c})
+	if c.err == nil || s.failedOf(1).Load() != 0 {
+		t.Errorf("%v, and it tells of an absence at %d", c.err, s.failedOf(1).Load())
+	}
+	s.failedOf(1).Store(7)
+	if s.failedOf(2).Load() != 7 {
+		t.Error("another group does not know of it")
 	}
 }

@@ -89,3 +89,32 @@ func TestS15_WhoWaitsForASaleTakesNoPlaceOfAnother(t *testing.T) {
 		t.Errorf("%d count as under way or waiting", n)
 	}
 }
+
+// S15: no more sales are restored at once than may wait, however many names are asked for, and the sweeper does not wait for
+// one that is being restored already.
+func TestS15_LoadsAreBounded(t *testing.T) {
+	t.Parallel()
+	const most = 3
+	var r restorations
+	end := make(chan struct{})
+	block := func() error { <-end; return nil }
+	for n := range most {
+		if r.begin(fmt.Sprint("made-up", n), most, block) == nil {
+			t.Errorf("load %d was refused", n)
+		}
+	}
+	one := r.begin("made-up0", most, block)
+	if one == nil || !r.isUnderWay("made-up0") {
+		t.Error("a load that is under way was refused")
+	}
+	refused := r.begin("another", most, block)
+	if err := refused.wait(t.Context()); refused != nil || r.isUnderWay("another") || api.CodeOf(err) != api.CodeUnavailable {
+		t.Errorf("one more load: %v", err)
+	}
+	s := &Store{restores: restorations{underWay: r.underWay}}
+	s.onStale(t.Context(), "made-up1") // a Store without anything else: it asks nothing
+	close(end)
+	if err := one.wait(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
