@@ -92,7 +92,7 @@ func (d *Delivery) resume(ctx context.Context, w *work, a transport.Answer) {
 }
 
 // accepts reports whether an answer proves that the app is configured correctly. A bad token
-// proves it, too, unless bad tokens were the reason of the pause. What was not sent at all proves nothing.
+// proves it, too, unless bad tokens were the reason of the pause. A notification that was not sent proves nothing.
 func accepts(a transport.Answer, pausedFor string) bool {
 	if a.Status == 0 {
 		return false

@@ -9,8 +9,8 @@ import (
 	"fanfare/store/storetest"
 )
 
-// E6, E7: a push to a topic is under way when the user is erased, who may just have removed the phone, and APNs refuses it later than
-// 10 s after that. Nothing names the user once the operation is done and the event has its report.
+// E6, E7: a push to a topic is under way when the user is erased, with the phone or just after it was removed. APNs refuses it later
+// than 10 s after that. Nothing names the user once the operation is done and the event has its report.
 func TestE7_APushThatFailsLate(t *testing.T) {
 	t.Parallel()
 	for name, removes := range map[string]bool{"WithThePhone": false, "WithoutThePhone": true} {

@@ -197,7 +197,7 @@ func (s *Store) over(ctx context.Context, id string) (bool, error) {
 // triedAll reports whether each notification that was made has ended or waits for a further try.
 func (w *whole) triedAll() bool {
 	r := w.report()
-	return r.Notifications == r.Delivered+r.Failed+r.Expired+r.Cancelled+r.Superseded+r.Retrying
+	return notEnded(&r.PlatformCounts) == r.Retrying
 }
 
 // Superseded reports whether a newer event of the object has begun that ends this one.

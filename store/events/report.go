@@ -176,8 +176,11 @@ func (w *whole) report() *api.EventReport {
 }
 
 // allEnded reports whether all notifications of an event have ended that were made.
-func allEnded(r *api.EventReport) bool {
-	return r.Notifications == r.Delivered+r.Failed+r.Expired+r.Cancelled+r.Superseded
+func allEnded(r *api.EventReport) bool { return notEnded(&r.PlatformCounts) == 0 }
+
+// notEnded is how many of the notifications that were made have not ended.
+func notEnded(p *api.PlatformCounts) int64 {
+	return p.Notifications - p.Delivered - p.Failed - p.Expired - p.Cancelled - p.Superseded
 }
 
 // countsOf combines what was sent with the event with the counters of notifications that were stored.
@@ -187,7 +190,7 @@ func countsOf(e *Ends, stored map[string]int64) api.PlatformCounts {
 		Delivered:     e.Delivered + stored[LabelDelivered], Failed: e.Failed + stored[LabelFailed], Expired: e.Expired + stored[LabelExpired],
 		Cancelled: e.Cancelled + stored[LabelCancelled], Superseded: e.Superseded + stored[LabelSuperseded],
 	}
-	p.Retrying = max(0, min(stored[CountRetrying], p.Notifications-p.Delivered-p.Failed-p.Expired-p.Cancelled-p.Superseded))
+	p.Retrying = max(0, min(stored[CountRetrying], notEnded(&p)))
 	return p
 }
 

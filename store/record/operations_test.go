@@ -195,7 +195,7 @@ func testErase(t *testing.T, db *record.DB, user string) {
 	}
 }
 
-// E7: it is on record whether a user who is erased has had settings, and when the operation removed them, because requests to push
+// E7: it is on record whether the erased user has had settings, and when the operation removed them, because requests to push
 // services may be under way since then.
 func TestE7_WhenSettingsWereRemoved(t *testing.T) {
 	t.Parallel()

@@ -20,7 +20,7 @@ type signals struct {
 
 // signal tells the streams that a member reads or types. A position that comes too soon is told later, the last one of
 // several; a member who still types is not told again so soon. A signal of another epoch is of a chat that was made again, or
-// of a Redis that has lost messages. The streams of a user who has left the chat read their list of chats.
+// of a Redis that has lost messages. After a leave the user's streams read their list of chats.
 func (t *topic) signal(s chat.Signal, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
