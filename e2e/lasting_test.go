@@ -19,10 +19,13 @@ import (
 // make faults and make clocks run it, and FANFARE_TEST_FAULTS=short (.ci/run, make faults-short) a short form.
 func skipFaults(t testing.TB) {
 	t.Helper()
-	if !storetest.Full() && os.Getenv("FANFARE_TEST_FAULTS") == "" {
+	if !thorough() {
 		t.Skip("faults that last, and wrong clocks: make faults, or FANFARE_TEST_FAULTS=short")
 	}
 }
+
+// thorough reports whether these tests try what takes too long for make test, as those of .ci/run do.
+func thorough() bool { return storetest.Full() || os.Getenv("FANFARE_TEST_FAULTS") != "" }
 
 // lasts is how long a fault lasts: the promised time, or a shorter time that is still longer than
 // the short leases and deadlines of the test.

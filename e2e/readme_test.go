@@ -111,12 +111,12 @@ func mustTakeTour(t *testing.T, dir string, vars ...string) *program {
 	return p
 }
 
-// goSettings are the variables that `go run` needs: the folders of Go, and the flags with which the program is
-// already compiled.
+// goSettings are the variables that `go run` needs: the folders of Go, and the settings with which the program is
+// already compiled. Without one of them, nearly all of it is compiled once more.
 func goSettings() []string {
 	var out []string
 	for _, setting := range os.Environ() {
-		if strings.HasPrefix(setting, "GO") && !strings.HasPrefix(setting, "GORACE=") {
+		if strings.HasPrefix(setting, "CGO_ENABLED=") || strings.HasPrefix(setting, "GO") && !strings.HasPrefix(setting, "GORACE=") {
 			out = append(out, setting)
 		}
 	}
