@@ -90,11 +90,16 @@ func Prefix(queue string, shard, shards int) string {
 	target := (2*(3*shard+turns[queue]) + 1) * slots / (6 * shards)
 	tag := []byte("q:" + queue + ":" + strconv.Itoa(shard) + ".")
 	begun := crc16(0, tag)
-	for n := int64(0); ; n++ { // some 16,384 tries
-		var number [20]byte
-		end := strconv.AppendInt(number[:0], n, 10)
-		if int(crc16(begun, end)%slots) == target {
-			return "ff:{" + string(append(tag, end...)) + "}:"
+	for tens := int64(0); ; tens++ { // some 1,600 tries, of ten numbers each that differ in their last digit
+		head := tag
+		if tens > 0 {
+			head = strconv.AppendInt(tag, tens, 10)
+		}
+		sum := crc16(begun, head[len(tag):])
+		for digit := byte('0'); digit <= '9'; digit++ {
+			if int(crc16(sum, []byte{digit})%slots) == target {
+				return "ff:{" + string(append(head, digit)) + "}:"
+			}
 		}
 	}
 }
