@@ -38,8 +38,8 @@ type reading struct {
 
 // ready reports the state of this process. Without Redis, or while it starts or stops, it can
 // accept nothing and is not ready. Without SQL it still accepts and sends from its caches.
-// Without one master of a Cluster it works with the others, and a paused app or an unserved
-// shard does not stop the rest. The reply names these, but the process stays ready, so that a
+// With a Redis that refuses changes it still answers reads. Without one master of a Cluster it works
+// with the others, and a paused app or an unserved shard does not stop the rest. The reply names these, but the process stays ready, so that a
 // load balancer does not cut off what still works.
 func (a *app) ready(ctx context.Context) api.Readiness {
 	now := a.readings.Get(ctx)
@@ -88,15 +88,16 @@ func (a *app) ask(ctx context.Context) reading {
 // ping checks that a store answers.
 func ping(ctx context.Context, name string, ask func(context.Context) (time.Duration, error)) api.Dependency {
 	took, err := ask(ctx)
-	switch {
-	case errors.Is(err, redisdb.ErrPartlyAway):
-		return api.Dependency{Name: name, State: stateDegraded, LatencyMS: milliseconds(took), Detail: redisdb.ErrPartlyAway.Error()}
-	case errors.Is(err, record.ErrReadOnly):
-		return api.Dependency{Name: name, State: stateDegraded, LatencyMS: milliseconds(took), Detail: record.ErrReadOnly.Error()}
-	case err != nil:
-		return api.Dependency{Name: name, State: stateDown, LatencyMS: milliseconds(took), Detail: string(api.CodeOf(err))}
+	d := api.Dependency{Name: name, State: stateOK, LatencyMS: milliseconds(took)}
+	if err != nil {
+		d.State, d.Detail = stateDown, string(api.CodeOf(err))
 	}
-	return api.Dependency{Name: name, State: stateOK, LatencyMS: milliseconds(took)}
+	for _, partly := range []error{redisdb.ErrPartlyAway, redisdb.ErrReadOnly, record.ErrReadOnly} {
+		if errors.Is(err, partly) {
+			d.State, d.Detail = stateDegraded, partly.Error()
+		}
+	}
+	return d
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -49,6 +49,18 @@ func TestProbesShareOneReading(t *testing.T) {
 	}
 }
 
+// A Redis that refuses changes makes no process unready: reads work, and the reply says what is wrong.
+func TestARedisThatRefusesChangesIsDegraded(t *testing.T) {
+	t.Parallel()
+	redis := storetest.Redis(t)
+	a := mustBuildApp(t, "FANFARE_REDIS_URL="+redis.URL())
+	storetest.Must(t, redis.Client().ConfigSet(t.Context(), "min-replicas-to-write", "1").Err())
+	storetest.Eventually(t, time.Minute, "it is seen", func() bool { // a busy machine may be slower than a time-out
+		d := a.ask(t.Context()).dependencies[0]
+		return d.Name == "redis" && d.State == stateDegraded && d.Detail == "Redis refuses changes"
+	})
+}
+
 // SIGTERM under load: from the signal on the process is not ready and says why. While HTTP drains, requests that are under way are
 // served, and what is accepted is still sent.
 func TestAProcessThatStopsIsNotReady(t *testing.T) {

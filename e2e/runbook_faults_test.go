@@ -26,6 +26,11 @@ var faults = map[string]func(*scene) *scene{
 		redis.Kill()
 		return s
 	},
+	"Redis refuses changes": func(s *scene) *scene {
+		redis := s.serve()
+		storetest.Must(s, redis.Client().ConfigSet(s.Context(), "min-replicas-to-write", "1").Err())
+		return s
+	},
 	"Redis is nearly full": func(s *scene) *scene {
 		redis := s.serve()
 		// Enough that the memory of connections makes little difference.

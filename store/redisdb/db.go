@@ -162,6 +162,10 @@ func (db *DB) Blocking() redis.UniversalClient { return db.blocking }
 // slots and others do not.
 var ErrPartlyAway = errors.New("some masters of the Cluster are away")
 
+// ErrReadOnly is in the chain of Ping's error while Redis answers and refuses changes, such as for want of replicas or because
+// its disk is full. Ping does not look for this in a Cluster.
+var ErrReadOnly = errors.New("Redis refuses changes")
+
 // Ping asks every master and returns the time of the slowest. A master counts as away if it says
 // that its Cluster is down, as all masters do if one is away and cluster-require-full-coverage is
 // on.
@@ -178,15 +182,19 @@ func (db *DB) Ping(ctx context.Context) (time.Duration, error) {
 		return err
 	})
 	took := time.Since(start)
-	if err = db.Err(err, Read); err != nil && serving.Load() > 0 {
+	err = db.Err(err, Read)
+	switch {
+	case err != nil && serving.Load() > 0:
 		err = fmt.Errorf("%w: %w", ErrPartlyAway, err)
+	case refusesChanges(err):
+		err = fmt.Errorf("%w: %w", ErrReadOnly, err)
 	}
 	return took, err
 }
 
 func (db *DB) pingMaster(ctx context.Context, c *redis.Client) error {
 	if db.kind != kindCluster {
-		return c.Ping(ctx).Err()
+		return c.Del(ctx, neverKey).Err() // PING is answered also where changes are refused
 	}
 	info, err := c.ClusterInfo(ctx).Result()
 	if err == nil && strings.Contains(info, "cluster_state:fail") {

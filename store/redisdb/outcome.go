@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -98,9 +99,15 @@ type notSent struct{ error }
 func (e notSent) Unwrap() error { return e.error }
 
 // Refused reports whether a server answers and rejects the user or the password.
-func Refused(err error) bool {
+func Refused(err error) bool { return repliedWith(err, "WRONGPASS", "NOAUTH") }
+
+// refusesChanges reports whether a server answers, and refuses changes because of its own state.
+func refusesChanges(err error) bool { return repliedWith(err, "READONLY", "MISCONF", "NOREPLICAS") }
+
+// repliedWith reports whether a server's reply is an error with one of the prefixes.
+func repliedWith(err error, prefixes ...string) bool {
 	var reply redis.Error
-	return errors.As(err, &reply) && (strings.HasPrefix(reply.Error(), "WRONGPASS") || strings.HasPrefix(reply.Error(), "NOAUTH"))
+	return errors.As(err, &reply) && slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(reply.Error(), p) })
 }
 
 // neverLeft knows the errors that come before a command is written: dialling,

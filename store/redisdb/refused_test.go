@@ -1,8 +1,11 @@
 package redisdb_test
 
 import (
+	"errors"
+	"os"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -34,4 +37,43 @@ func TestRefusalsAreNotRemembered(t *testing.T) {
 	storetest.WantCode(t, db.Err(db.Pipeline(t.Context(), redisdb.Write, redis.NewStatusCmd(t.Context(), "ping")), redisdb.Write), api.CodeUnavailable)
 	server.Restart()
 	storetest.Must(t, ping())
+}
+
+// A Redis that answers reads and refuses changes is told apart from one that is away, whatever the reason, until it takes changes
+// again.
+func TestPingNoticesRefusedChanges(t *testing.T) {
+	t.Parallel()
+	type call = []any
+	for name, ways := range map[string]struct{ begin, end []call }{
+		"Replicas": {[]call{{"config", "set", "min-replicas-to-write", "1"}}, []call{{"config", "set", "min-replicas-to-write", "0"}}},
+		"Replica":  {[]call{{"replicaof", "127.0.0.1", storetest.FreePort(t)}}, []call{{"replicaof", "no", "one"}}},
+		"Disk":     {[]call{{"config", "set", "save", "3600 1"}, {"bgsave"}}, []call{{"config", "set", "save", ""}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := storetest.Redis(t)
+			db := storetest.Open(t, server.URL())
+			if name == "Disk" {
+				storetest.Must(t, os.RemoveAll(server.Client().ConfigGet(t.Context(), "dir").Val()["dir"])) // so that it cannot save
+			}
+			do := func(calls []call) {
+				t.Helper()
+				for _, args := range calls {
+					storetest.Must(t, server.Client().Do(t.Context(), args...).Err())
+				}
+			}
+			do(ways.begin)
+			storetest.Eventually(t, 20*time.Second, "changes are refused", func() bool {
+				_, err := db.Ping(t.Context())
+				return errors.Is(err, redisdb.ErrReadOnly)
+			})
+			storetest.Must(t, db.Share(t.Context(), redisdb.Read, redis.NewIntCmd(t.Context(), "exists", "k")))
+			do(ways.end)
+			storetest.Eventually(t, 20*time.Second, "changes are taken", func() bool {
+				_, err := db.Ping(t.Context())
+				return err == nil
+			})
+			storetest.Must(t, db.Share(t.Context(), redisdb.Write, redis.NewStatusCmd(t.Context(), "set", "k", 1)))
+		})
+	}
 }
