@@ -57,8 +57,8 @@ type config struct {
 	WebPushAllowNets   web.Proxies   `env:"FANFARE_WEBPUSH_ALLOW_NETS" shown:"none" desc:"for tests: networks, such as 127.0.0.0/8, that fanfare connects to for Web Push although their addresses are not public"`
 	WebhookNets        web.Proxies   `env:"FANFARE_WEBHOOK_NETS" shown:"none" desc:"networks, such as 10.0.0.0/8, in which webhooks may be although their addresses are not public; there a webhook may also be without TLS (http://)"`
 	MaxInFlight        int           `env:"FANFARE_MAX_IN_FLIGHT" envDefault:"16000" least:"1" desc:"requests to push services that this process has under way at once, at most eight ninths of them for one app; a killed process may cause that many to be sent a second time. About 3 KB of memory each"`
-	NotificationLease  time.Duration `env:"FANFARE_NOTIFICATION_LEASE" envDefault:"10s" least:"1ms" desc:"another process takes over an event or a notification whose process did not renew its lease for this long"`
-	JobLease           time.Duration `env:"FANFARE_JOB_LEASE" envDefault:"30s" least:"1ms" desc:"the same for background jobs"`
+	NotificationLease  time.Duration `env:"FANFARE_NOTIFICATION_LEASE" envDefault:"10s" least:"1s" desc:"another process takes over an event or a notification whose process did not renew its lease for this long; at least 1s"`
+	JobLease           time.Duration `env:"FANFARE_JOB_LEASE" envDefault:"30s" least:"1s" desc:"the same for background jobs"`
 	MaxAttempts        int           `env:"FANFARE_MAX_ATTEMPTS" envDefault:"8" least:"1" desc:"failures of a job before it becomes a dead letter; failures of a dependency do not count"`
 	RetryBase          time.Duration `env:"FANFARE_RETRY_BASE" envDefault:"500ms" least:"1ms" desc:"first backoff, doubled at each failure, with full jitter"`
 	RetryMax           time.Duration `env:"FANFARE_RETRY_MAX" envDefault:"5m" least:"1ms" desc:"longest backoff"`

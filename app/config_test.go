@@ -132,6 +132,8 @@ func TestConfigProblems(t *testing.T) {
 		"ChatWithoutRoom":        {"FANFARE_CHAT_MAX_BYTES=65535", "FANFARE_CHAT_MAX_BYTES: 65535 is not within 65536 to 1073741824"},
 		"ChatOfAnySize":          {"FANFARE_CHAT_MAX_BYTES=8MiB", "FANFARE_CHAT_MAX_BYTES: \"8MiB\" is not a whole number"},
 		"ChatForgetsAtOnce":      {"FANFARE_CHAT_MAX_AGE=10ms", "FANFARE_CHAT_MAX_AGE: 10ms is not at least 1s"},
+		"NoTimeForAnEvent":       {"FANFARE_NOTIFICATION_LEASE=1ms", "FANFARE_NOTIFICATION_LEASE: 1ms is not at least 1s"},
+		"NoTimeForAJob":          {"FANFARE_JOB_LEASE=999ms", "FANFARE_JOB_LEASE: 999ms is not at least 1s"},
 		"NoStreams":              {"FANFARE_MAX_STREAMS=0", "FANFARE_MAX_STREAMS: 0 is not at least 1"},
 		"NegativeStreamsOfKeys":  {"FANFARE_KEY_MAX_STREAMS=-1", "FANFARE_KEY_MAX_STREAMS: -1 is not at least 0"},
 		"NoStreamsOfUsers":       {"FANFARE_USER_MAX_STREAMS=0", "FANFARE_USER_MAX_STREAMS: 0 is not at least 1"},
