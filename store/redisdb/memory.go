@@ -93,10 +93,12 @@ func (db *DB) read(ctx context.Context) (all *Reading, answered map[string]bool)
 		one, clock, err := readMaster(ctx, c)
 		mu.Lock()
 		defer mu.Unlock()
+		if !clock.at.IsZero() {
+			clocks = append(clocks, clock)
+		}
 		if answered[db.nameOf(c)] = err == nil || !db.Away(err); err != nil {
 			return err
 		}
-		clocks = append(clocks, clock)
 		if all == nil {
 			all = &Reading{}
 		}
@@ -115,19 +117,22 @@ func (db *DB) read(ctx context.Context) (all *Reading, answered map[string]bool)
 	return all, answered
 }
 
+// readMaster reads a master's memory and clock. The clock is also given if the memory cannot be read.
 func readMaster(ctx context.Context, c *redis.Client) (r Reading, clock clockReading, err error) {
 	pipe := c.Pipeline()
 	memory, told := pipe.InfoMap(ctx, "memory"), pipe.Time(ctx)
 	ping := pipe.Ping(ctx) // which a master refuses while it loads its data
 	asked := time.Now()
 	_, _ = pipe.Exec(ctx) // each command has its own error
+	if told.Err() == nil {
+		clock = clockReading{told.Val(), time.Now()}
+	}
 	if err := cmp.Or(memory.Err(), told.Err()); err != nil {
 		return r, clock, err
 	}
 	if err := ping.Err(); err != nil && classify(err) != answered {
 		return r, clock, err
 	}
-	clock = clockReading{told.Val(), time.Now()}
 	limit, _ := strconv.ParseInt(memory.Item("Memory", "maxmemory"), 10, 64)
 	if r.Limit = limit; limit > 0 {
 		used, _ := strconv.ParseInt(memory.Item("Memory", "used_memory"), 10, 64)

@@ -21,6 +21,20 @@ func TestReading(t *testing.T) {
 	storetest.Eventually(t, 20*time.Second, "nothing is known any more", func() bool { return w.Reading() == nil })
 }
 
+// Whoever may ask Redis for its clock, and not for its memory, has its clock.
+func TestTheClockNeedsNoReading(t *testing.T) {
+	t.Parallel()
+	server := storetest.Redis(t)
+	db := storetest.Open(t, server.MustUser(t, "~*", "&*", "+@all", "-info"))
+	storetest.Eventually(t, 20*time.Second, "Redis' clock", func() bool {
+		now := db.Clock()
+		return now == now.Round(0) // this machine's clock has a monotonic part
+	})
+	if db.Reading() != nil {
+		t.Error("its memory is known")
+	}
+}
+
 // It is known when all masters are back after an absence, and while one is away. A user who may not ask does not look like an absence.
 func TestBackSince(t *testing.T) {
 	t.Parallel()
