@@ -35,7 +35,7 @@ const (
 type clusterMap struct {
 	client, blocking *redis.ClusterClient
 	readings         *batch.Group[struct{}, []*redis.Client]
-	last             atomic.Pointer[mastersAt] // nil: it may be outdated
+	last             atomic.Pointer[mastersAt] // nil: none was read yet
 
 	// Of the readings, which come one after the other:
 	step     time.Duration // the time of each of its steps
@@ -45,7 +45,7 @@ type clusterMap struct {
 	reloaded time.Time // when the clients read the map last
 }
 
-// mastersAt are the masters of a map, and when it was read.
+// mastersAt are the masters of a map, and when it was read; the zero time: it may be outdated.
 type mastersAt struct {
 	nodes []*redis.Client
 	at    time.Time
@@ -58,7 +58,11 @@ func newClusterMap(client, blocking *redis.ClusterClient, timeout time.Duration)
 }
 
 // invalidate has the map read again by the next call that wants it.
-func (m *clusterMap) invalidate() { m.last.Store(nil) }
+func (m *clusterMap) invalidate() {
+	if last := m.last.Load(); last != nil {
+		m.last.CompareAndSwap(last, &mastersAt{nodes: last.nodes}) // else it was read just now
+	}
+}
 
 // read returns the masters of a map whose reading began after the call, and which other callers share. If no node
 // answers, they are those of the last one.
@@ -165,6 +169,14 @@ func (m *clusterMap) masters(ctx context.Context) ([]*redis.Client, error) {
 	return m.read(ctx)
 }
 
+// known returns the masters of the last map, however old it is. It reads the map only if none was read before.
+func (m *clusterMap) known(ctx context.Context) ([]*redis.Client, error) {
+	if last := m.last.Load(); last != nil {
+		return last.nodes, nil
+	}
+	return m.read(ctx)
+}
+
 // node is the master with an address; nil: the map has none.
 func (m *clusterMap) node(ctx context.Context, addr string) *redis.Client {
 	nodes, _ := m.masters(ctx)
@@ -179,10 +191,15 @@ func (m *clusterMap) node(ctx context.Context, addr string) *redis.Client {
 // eachMaster calls f for every master, on a Cluster at the same time. If it fails for one, the next call reads
 // the map of slots again.
 func (db *DB) eachMaster(ctx context.Context, f func(context.Context, *redis.Client) error) error {
+	return db.eachOf(ctx, (*clusterMap).masters, f)
+}
+
+// eachOf is eachMaster for the masters that a method of the map gives.
+func (db *DB) eachOf(ctx context.Context, masters func(*clusterMap, context.Context) ([]*redis.Client, error), f func(context.Context, *redis.Client) error) error {
 	if db.cluster == nil {
 		return f(ctx, db.client.(*redis.Client))
 	}
-	nodes, err := db.cluster.masters(ctx)
+	nodes, err := masters(db.cluster, ctx)
 	if err != nil {
 		return err
 	}

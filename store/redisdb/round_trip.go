@@ -110,7 +110,7 @@ func (db *DB) pause(ctx context.Context, wait time.Duration) bool {
 // for other masters can be tried again if a master hangs.
 const loadParts = 4
 
-// load makes scripts known to all masters, and reports whether it succeeded. A failure shows
+// load makes scripts known to all masters of the last map, and reports whether it succeeded. A failure shows
 // in the next try. Only a server's refusal is logged, because the next try's NOSCRIPT would
 // hide its reason; callers report lost connections themselves, once for an outage.
 func (db *DB) load(ctx context.Context, scripts map[*Script]struct{}) bool {
@@ -122,7 +122,7 @@ func (db *DB) load(ctx context.Context, scripts map[*Script]struct{}) bool {
 		ctx, cancel = context.WithTimeout(ctx, db.o.Timeout/loadParts)
 		defer cancel()
 	}
-	err := db.eachMaster(ctx, func(ctx context.Context, c *redis.Client) error {
+	err := db.eachOf(ctx, (*clusterMap).known, func(ctx context.Context, c *redis.Client) error { // reading the map could take all of this time
 		pipe := c.Pipeline()
 		for s := range scripts {
 			pipe.ScriptLoad(ctx, s.source)

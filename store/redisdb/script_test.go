@@ -117,6 +117,44 @@ func TestNoScriptWithAHungMaster(t *testing.T) {
 	}
 }
 
+// The masters that were known last are told a script, also while a failure has the map of slots read again and nobody answers for
+// it. Reading it first would leave no time to tell them.
+func TestNoScriptWhileTheMapIsRead(t *testing.T) {
+	t.Parallel()
+	proxies, url := storetest.ProxiedCluster(t)
+	db, err := redisdb.Open(t.Context(), redisdb.Options{URL: url}) // without Run, which reads the map, too
+	mustNil(t, err)
+	t.Cleanup(func() { _ = db.Close() })
+	key := "{" + t.Name() + "}n"
+	mustNil(t, db.Share(t.Context(), redisdb.Write, redis.NewCmd(t.Context(), "set", key, 1)))
+	if _, err := db.Ping(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	home, err := db.Client().(*redis.ClusterClient).MasterForKey(t.Context(), key)
+	mustNil(t, err)
+	hung := 0
+	for i, p := range proxies {
+		p.OnSent(func(_ *storetest.ProxyConn, sent []byte) storetest.Fate {
+			if bytes.Contains(bytes.ToLower(sent), []byte("\r\ncluster\r\n")) {
+				return storetest.Swallow
+			}
+			return storetest.Pass
+		})
+		if p.Addr() != home.Options().Addr {
+			hung = i
+		}
+	}
+	proxies[hung].Swallow(true)
+	if _, err := db.Ping(t.Context()); err == nil { // its failure has the map read again
+		t.Fatal("nobody was asked")
+	}
+	incr := mustScript(t, "-- "+t.Name()+"\nreturn redis.call('INCR', KEYS[1])")
+	got, err := db.Eval(t.Context(), redisdb.Write, incr, []string{key})
+	if err != nil || got != int64(2) {
+		t.Errorf("got %v, %v", got, err)
+	}
+}
+
 // TestLoadingAScriptFails: a server's no is logged, with its reason; a connection
 // that breaks is not: in an outage that would be a line for each caller.
 func TestLoadingAScriptFails(t *testing.T) {
