@@ -209,6 +209,24 @@ class Calls(unittest.TestCase):
         server.crash()
         client.post_token("bob", {"scopes": ["chat"]})
 
+    def test_the_last_answer_of_a_connection_counts(self) -> None:
+        bodies, asked = [b'{"id":"e"}', json.dumps({"id": "e" * 200_000}).encode()], []
+
+        def answer(handler: http.server.BaseHTTPRequestHandler) -> None:
+            handler.rfile.read(int(handler.headers["Content-Length"]))
+            body = bodies[len(asked) % len(bodies)]
+            asked.append(body)
+            handler.send_response(202)
+            handler.send_header("Connection", "close")
+            handler.send_header("Content-Length", str(len(body)))
+            handler.end_headers()
+            handler.wfile.write(body)
+
+        client = Client(answering(self, answer), attempts=1)
+        for body in bodies:
+            self.assertEqual(client.post_event({"type": "t"}), json.loads(body))
+        self.assertEqual(len(asked), len(bodies))
+
     def test_a_token_that_has_ended_is_renewed_once(self) -> None:
         server = Server(self, **with_key(self))
         backend, made = Client(server.url, key=KEY), []

@@ -42,7 +42,7 @@ class Transport:
             _wait_at_most(connection.sock, end)
             sock, response = connection.sock, connection.getresponse()
             parts = []
-            while True:
+            while not response.isclosed():  # a closed response has also closed the socket of an answer with Connection: close
                 _wait_at_most(sock, end)
                 part = response.read1(1 << 16)
                 if not part:
