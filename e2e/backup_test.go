@@ -14,8 +14,8 @@ import (
 )
 
 // mustBackupLines reads the shell blocks of docs/operations.md about backups: how to make one, how to
-// load the database, how Redis writes its append-only file again, and how everything in Redis but the
-// chats is deleted.
+// load the database, how Redis writes its append-only file again, and how everything in Redis that
+// another state of the database made wrong is deleted.
 func mustBackupLines(t testing.TB) (backup, load, persist, clear string) {
 	t.Helper()
 	_, text, _ := strings.Cut(storetest.RepositoryFile(t, "docs/operations.md"), "\n## Backups\n")
@@ -89,6 +89,27 @@ func (p *program) fillForBackup() {
 	p.must(200, nil, "POST", "/v1/sales/spring/reservations/"+p.reserve("alice", 2)+"/confirm", nil)
 	p.mustOrders(1)
 	p.reserve("ann", 1) // a hold
+	p.must(201, nil, "PUT", "/v1/values/theme", map[string]any{"value": "dark"})
+	p.must(201, nil, "PUT", "/v1/counters/downloads", map[string]any{"value": 7})
+	p.must(200, nil, "PUT", "/v1/users/bob/badge", map[string]any{"count": 3})
+	p.must(200, nil, "POST", "/v1/locks/report/acquire", map[string]any{"lease_ms": time.Hour.Milliseconds()})
+	p.must(202, nil, "POST", "/v1/queues/emails/jobs", map[string]any{"type": "welcome"})
+}
+
+// checkOnlyInRedis requires what has no other copy than Redis, besides chats.
+func (p *program) checkOnlyInRedis() {
+	p.t.Helper()
+	for path, want := range map[string]string{
+		"/v1/values/theme":       `"value":"dark"`,
+		"/v1/counters/downloads": `"value":7`,
+		"/v1/users/bob/badge":    `"count":3`,
+		"/v1/locks/report":       `"state":"held"`,
+		"/v1/queues/emails":      `"depth":1`,
+	} {
+		if status, answer, err := p.try("GET", path, nil); err != nil || status != 200 || !strings.Contains(string(answer), want) {
+			p.t.Errorf("%s: %d %s %v, want %s", path, status, answer, err, want)
+		}
+	}
 }
 
 // checkRestored requires what counts: the record as it was at the backup, chats, and that everything
@@ -119,6 +140,7 @@ func (p *program) checkRestored(messages int) {
 		p.t.Errorf("recent contacts: %+v", recent)
 	}
 	p.checkChat(messages)
+	p.checkOnlyInRedis()
 	if got := p.mustSpring(); got != (item{Total: 10, Available: 8, Sold: 2}) {
 		p.t.Errorf("the sale: %+v", got)
 	}
@@ -168,7 +190,7 @@ func (p *program) checkChat(messages int) {
 }
 
 // A backup by the lines of docs/operations.md, the loss of the database with or without Redis, and
-// the restore by the same lines: the record and the chats are back, and everything works on.
+// the restore by the same lines: the record and what only Redis has are back, and everything works on.
 func TestBackupAndRestore(t *testing.T) {
 	t.Parallel()
 	backup, load, persist, clear := mustBackupLines(t)
