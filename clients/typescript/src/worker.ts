@@ -61,7 +61,7 @@ export interface WorkerOptions {
   types?: string[] | undefined;
   /** What the worker is called. Default: a random name */
   name?: string | undefined;
-  /** Is told what went wrong; with the job, if it was about one. Default: console.error */
+  /** Is told what went wrong; with the job, if it was about one. What it throws goes to console.error. Default: console.error */
   onError?: ((err: unknown, job?: Job) => void) | undefined;
 }
 
@@ -171,6 +171,7 @@ export class Worker<Payload = unknown> {
     }
   }
 
+  // #handle never rejects: the renewals of the job end when it is over.
   async #handle(job: Job<Payload>): Promise<Result> {
     try {
       await this.#handler(job);
@@ -180,7 +181,7 @@ export class Worker<Payload = unknown> {
       const later = wait === undefined ? {} : { retry_after_ms: Math.ceil(wait) };
       if (err instanceof Release) return { outcome: "release", ...later };
       this.#report(err, job);
-      return { outcome: "fail", error: String(err).slice(0, 1_000), ...later };
+      return { outcome: "fail", error: textOf(err).slice(0, 1_000), ...later };
     }
   }
 
@@ -191,7 +192,21 @@ export class Worker<Payload = unknown> {
     return results[0]?.status;
   }
 
+  // #report never throws: what happens to a job must not depend on who is told of it.
   #report(err: unknown, job?: Job): undefined {
-    (this.#options.onError ?? ((...what) => console.error(...what)))(err, job);
+    try {
+      (this.#options.onError ?? ((...what) => console.error(...what)))(err, job);
+    } catch (thrown) {
+      console.error("fanfare: onError has thrown", thrown, "when it was told", err);
+    }
+  }
+}
+
+// textOf also has a text for what cannot become a string, such as an object without a prototype.
+function textOf(err: unknown): string {
+  try {
+    return String(err);
+  } catch {
+    return "an error without a text";
   }
 }

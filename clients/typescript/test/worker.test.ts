@@ -44,6 +44,23 @@ test("jobs are completed, failed, put off and given back", async (t) => {
   assert.equal(errors.length, 3);
 });
 
+test("a job fails, and the worker goes on, whatever is thrown and whatever onError does", async (t) => {
+  const server = await Server.start(t, quick), client = new Client(server.url), told: unknown[] = [];
+  const { items } = await client.postJobBatch("q", [{ type: "error", max_attempts: 1 }, { type: "textless", max_attempts: 1 }, { type: "fine" }]);
+  const { worker, run } = running(t, client, (job) => {
+    if (job.type === "error") throw new Error("too bad");
+    if (job.type === "textless") throw Object.create(null);
+  }, { lease: 900, onError: (err) => { told.push(err); throw new Error("onError is broken"); } });
+  const ended = run.then(() => undefined, (err: unknown) => err);
+  const states = async () => Promise.all(items.map(({ id }) => state(client, id)));
+  await until(async () => (await states()).every((s) => s === "dead" || s === "done"));
+  assert.deepEqual([await states(), told.length], [["dead", "dead", "done"], 2]);
+  worker.stop();
+  assert.equal(await ended, undefined);
+  const { items: letters } = await client.call<{ items: { last_error: string }[] }>("GET", "/v1/dead-letters", undefined, { query: { kind: "job" } });
+  assert.deepEqual(letters.map((l) => l.last_error).sort(), ["Error: too bad", "an error without a text"]);
+});
+
 test("a long job keeps its lease, and many jobs are worked on at once", async (t) => {
   const server = await Server.start(t), client = new Client(server.url);
   const { items } = await client.postJobBatch("q", Array.from({ length: 6 }, () => ({ type: "t" })));
