@@ -1,9 +1,12 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -82,5 +85,35 @@ func (s *scene) mustConvert(section, sample string) {
 	program.Dir, program.Env = dir, environment([]string{"FANFARE_URL=" + s.server.base, "FANFARE_KEY=" + runbookKey})
 	if out, err := program.CombinedOutput(); err != nil {
 		s.Fatalf("%v:\n%s", err, out)
+	}
+}
+
+// All batches of a long file are sent, each once and in order. GNU's split gives longer names after 650 files if it may.
+func TestMovingInSendsLongFiles(t *testing.T) {
+	t.Parallel()
+	const batches = 700
+	send := strings.Replace(sendFunction.FindString(storetest.RepositoryFile(t, "docs/operations.md")), "-l 1000", "-l 1", 1)
+	// What is sent goes to a file, and what is no part of the file may not be sent.
+	script := `curl() { cat >>sent; echo >>sent; }
+seq ` + strconv.Itoa(batches) + ` >devices
+for other in gz json; do echo other >devices.$other; done
+` + send + "send /v1/devices/batch devices devices\n"
+	dir := t.TempDir()
+	shell := exec.Command("bash", "-euo", "pipefail")
+	shell.Dir, shell.Env, shell.Stdin = dir, environment([]string{"FANFARE_URL=", "FANFARE_KEY="}), strings.NewReader(script)
+	if out, err := shell.CombinedOutput(); err != nil {
+		t.Fatalf("%v:\n%s", err, out)
+	}
+	sent, err := os.ReadFile(filepath.Join(dir, "sent"))
+	storetest.Must(t, err)
+	var want strings.Builder
+	for n := range batches {
+		fmt.Fprintf(&want, "{\"devices\":[%d]}\n", n+1)
+	}
+	if string(sent) != want.String() {
+		t.Errorf("%d batches were sent, or not in order, want %d", strings.Count(string(sent), "\n"), batches)
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, "*")); len(left) != 4 {
+		t.Errorf("%d files are left", len(left))
 	}
 }
