@@ -166,7 +166,7 @@ func TestRelease(t *testing.T) {
 func TestSystemdUnit(t *testing.T) {
 	t.Parallel()
 	text := storetest.RepositoryFile(t, "deploy/fanfare.service")
-	for _, want := range []string{"DynamicUser=yes", "ProtectSystem=strict", "NoNewPrivileges=yes", "ExecReload=/bin/kill -HUP", "TimeoutStopSec=45", "KillMode=mixed"} {
+	for _, want := range []string{"DynamicUser=yes", "ProtectSystem=strict", "NoNewPrivileges=yes", "ExecReload=/bin/kill -HUP", "TimeoutStopSec=45", "KillMode=mixed", " AF_NETLINK\n"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the unit lacks %s", want)
 		}
