@@ -35,6 +35,7 @@ func (c *config) check() problems {
 	p = append(p, c.checkSales()...)
 	p = append(p, c.checkOrigins()...)
 	p = append(p, c.checkPublicURL()...)
+	p = append(p, c.checkTraces()...)
 	p = append(p, c.checkFiles()...)
 	if c.LogFormat != "" && c.LogFormat != "text" && c.LogFormat != "json" {
 		p = append(p, fmt.Sprintf("FANFARE_LOG_FORMAT: %q is neither text nor json", c.LogFormat))

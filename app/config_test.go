@@ -117,6 +117,7 @@ func TestConfigProblems(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct{ environ, want string }{
 		"ConsoleMode":            {"FANFARE_CONSOLE=yes", "FANFARE_CONSOLE: \"yes\" is none of on, read, off"},
+		"TracesWithoutScheme":    {"FANFARE_TRACES_URL=collector:4318 FANFARE_CONSOLE=yes", "FANFARE_TRACES_URL: must be the http or https URL of a collector"},
 		"PublicURLWithoutScheme": {"FANFARE_PUBLIC_URL=ops.example.com", "FANFARE_PUBLIC_URL: is not https://host"},
 		"PublicURLWithQuery":     {"FANFARE_PUBLIC_URL=https://ops.example.com/?a=b", "FANFARE_PUBLIC_URL: is not https://host"},
 		"PortOutOfRange":         {"FANFARE_ADDR=127.0.0.1:70000", "FANFARE_ADDR: \"70000\" is not a port"},

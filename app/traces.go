@@ -64,6 +64,17 @@ func startTraces(ctx context.Context, c *config, log *slog.Logger) (stop func(),
 	}, nil
 }
 
+// checkTraces reports a FANFARE_TRACES_URL that is none.
+func (c *config) checkTraces() problems {
+	if c.TracesURL == "" {
+		return nil
+	}
+	if _, err := tracesEndpoint(c.TracesURL); err != nil {
+		return problems{err.Error()}
+	}
+	return nil
+}
+
 // tracesEndpoint is where spans are posted. OTLP's usual path is added to a URL without one.
 func tracesEndpoint(text string) (*url.URL, error) {
 	to, err := url.Parse(text)
