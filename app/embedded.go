@@ -42,7 +42,7 @@ func (c *config) dataFolder() string {
 	if scheme, _, _ := strings.Cut(c.DatabaseURL, ":"); scheme != "sqlite" {
 		return "fanfare-" + strings.Replace(scheme, "postgresql", "postgres", 1) + "-data"
 	}
-	name := strings.TrimSuffix(c.lockFile(), ".lock")
+	name := c.besideDatabase()
 	if short, ok := strings.CutSuffix(name, ".db"); ok {
 		return short + "-data"
 	}

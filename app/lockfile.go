@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 )
@@ -43,14 +44,44 @@ func (c *config) taken() error {
 	return fmt.Errorf("%s is locked: a fanfare with embedded Redis runs on this database; stop it first", c.lockFile())
 }
 
-// lockFile lies beside an SQLite database, and in the working directory for any other database.
+// lockFile lies beside an SQLite database, and in the working directory for any other database. A database that
+// has several names by symbolic links has one lock file.
 func (c *config) lockFile() string {
-	file, ok := strings.CutPrefix(c.DatabaseURL, "sqlite:")
-	if !ok {
+	if !strings.HasPrefix(c.DatabaseURL, "sqlite:") {
 		return "fanfare.lock"
 	}
+	return withoutLinks(c.besideDatabase()) + ".lock"
+}
+
+// besideDatabase begins the names of what lies beside an SQLite database: it is the database as the setting
+// names it. For any other database it is in the working directory.
+func (c *config) besideDatabase() string {
+	file, ok := strings.CutPrefix(c.DatabaseURL, "sqlite:")
+	if !ok {
+		return "fanfare"
+	}
 	file, _, _ = strings.Cut(file, "?")
-	return file + ".lock"
+	return file
+}
+
+// withoutLinks follows the symbolic links of a file's name, also to a file that does not exist yet.
+func withoutLinks(file string) string {
+	for range 40 { // more links than that no system follows
+		folder, err := filepath.EvalSymlinks(filepath.Dir(file))
+		if err != nil {
+			break // the file cannot be opened either
+		}
+		file = filepath.Join(folder, filepath.Base(file))
+		target, err := os.Readlink(file)
+		if err != nil {
+			break // no link
+		}
+		if !filepath.IsAbs(target) {
+			target = filepath.Join(folder, target)
+		}
+		file = target
+	}
+	return file
 }
 
 // needsHold reports whether others must be locked out: with a real Redis and a database server any

@@ -3,13 +3,17 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"fanfare/store/storetest"
 )
 
 // diary records what happened, in order.
@@ -123,5 +127,43 @@ func TestHold(t *testing.T) {
 				_ = held.Close()
 			}
 		})
+	}
+}
+
+// A database that has two names by symbolic links has one lock, also before its file exists.
+func TestHoldByAnotherName(t *testing.T) {
+	t.Parallel()
+	for name, links := range map[string]struct{ target, link, other string }{
+		"File":          {"real/x.db", "y.db", "y.db"},
+		"RelativeFile":  {"../real/x.db", "links/y.db", "links/y.db"},
+		"Folder":        {"real", "z", "z/x.db"},
+		"LinkToALink":   {"z/y.db", "w.db", "w.db"},
+		"FolderOfALink": {"../real", "links/z", "links/z/x.db"},
+	} {
+		for _, exists := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/%v", name, exists), func(t *testing.T) {
+				t.Parallel()
+				dir := t.TempDir()
+				in := func(name string) string { return filepath.Join(dir, name) }
+				for _, folder := range []string{"real", "links"} {
+					storetest.Must(t, os.Mkdir(in(folder), 0o700))
+				}
+				if exists {
+					storetest.Must(t, os.WriteFile(in("real/x.db"), nil, 0o600))
+				}
+				if name == "LinkToALink" {
+					storetest.Must(t, os.Symlink("real", in("z")))
+					storetest.Must(t, os.Symlink("x.db", in("real/y.db")))
+				}
+				storetest.Must(t, os.Symlink(links.target, in(links.link)))
+				first, err := (&config{DatabaseURL: "sqlite:" + in("real/x.db")}).hold()
+				storetest.Must(t, err)
+				defer first.Close()
+				if second, err := (&config{DatabaseURL: "sqlite:" + in(links.other) + "?x"}).hold(); err == nil {
+					_ = second.Close()
+					t.Error("both have the lock")
+				}
+			})
+		}
 	}
 }

@@ -35,7 +35,7 @@ func (a *app) appsFile() string {
 // openTrial makes the senders of a server with which somebody tries fanfare out: notifications are logged, but those
 // to browsers of trialTopic are sent. Its key is made at the first start, in files beside the database, and stays.
 func (a *app) openTrial(logs *logsender.Sender) (transport.Sender, error) {
-	base := strings.TrimSuffix(a.config.lockFile(), ".lock")
+	base := a.config.besideDatabase()
 	apps := base + ".apps.json"
 	if err := writeTrial(apps, base+".vapid.pem"); err != nil {
 		return nil, err
