@@ -198,6 +198,14 @@ func TestValues(t *testing.T) {
 			"/spec/template/spec/volumes/files/secret/items/1/key":                   "apns.p8",
 		},
 		"extraEnv: [{name: A, valueFrom: {fieldRef: {fieldPath: x}}}]": {"/spec/template/spec/containers/fanfare/env/A/valueFrom/fieldRef/fieldPath": "x"},
+		"env: {FANFARE_TLS_CERT_FILE: /tls/crt, FANFARE_TLS_KEY_FILE: /tls/key}": {
+			"/spec/template/spec/containers/fanfare/livenessProbe/httpGet/scheme":  "HTTPS",
+			"/spec/template/spec/containers/fanfare/readinessProbe/httpGet/scheme": "HTTPS",
+		},
+		"extraEnv: [{name: FANFARE_TLS_CERT_FILE, value: /tls/crt}, {name: FANFARE_TLS_KEY_FILE, value: /tls/key}]": {
+			"/spec/template/spec/containers/fanfare/livenessProbe/httpGet/scheme":  "HTTPS",
+			"/spec/template/spec/containers/fanfare/readinessProbe/httpGet/scheme": "HTTPS",
+		},
 		"podLabels: {a: b}":                         {"/spec/template/metadata/labels/a": "b"},
 		"podAnnotations: {a: b}":                    {"/spec/template/metadata/annotations/a": "b"},
 		"nodeSelector: {a: b}":                      {"/spec/template/spec/nodeSelector/a": "b"},

@@ -37,6 +37,12 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end -}}
 {{- end }}
 
+{{/* With a certificate of its own fanfare speaks HTTPS alone, also to the probes. */}}
+{{- define "fanfare.tls" -}}
+{{- if get .Values.env "FANFARE_TLS_CERT_FILE" }}yes{{ end -}}
+{{- range .Values.extraEnv }}{{ if eq .name "FANFARE_TLS_CERT_FILE" }}yes{{ end }}{{ end -}}
+{{- end }}
+
 {{/* Kubernetes mounts a whole Secret if no entry is named, so without files there is no volume. */}}
 {{- define "fanfare.files" -}}
 {{ include "fanfare.adminKey" . }}{{ include "fanfare.apns" . }}
