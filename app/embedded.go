@@ -59,7 +59,7 @@ func (a *app) openEmbedded(ctx context.Context, o *redisdb.Options) error {
 	o.Snapshot = filepath.Join(folder, snapshotFile)
 	program, why := a.config.findServer(ctx, folder)
 	if why == nil {
-		server, err := child.New(child.Options{Program: program, Folder: folder, MaxMemory: childMemory(containerMemory(), machineMemory()), Logger: a.log})
+		server, err := child.New(child.Options{Program: program, Folder: folder, MaxMemory: childMemory(containerMemory("/"), machineMemory()), Logger: a.log})
 		if err != nil {
 			return fmt.Errorf("%s: %w", embeddedVariable, err)
 		}

@@ -3,9 +3,13 @@ package app
 import (
 	"fmt"
 	"os"
+	"path"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 )
@@ -26,7 +30,7 @@ func tuneMemory(c *config, withChild bool) {
 	if !c.ownGC {
 		tuneCollector()
 	}
-	container, machine := containerMemory(), machineMemory()
+	container, machine := containerMemory("/"), machineMemory()
 	if withChild && container > 0 { // the child is in the same container
 		container -= childMemory(container, machine)
 	}
@@ -84,16 +88,42 @@ func childMemory(container, machine int64) int64 {
 	return machine / 4
 }
 
-// containerMemory is the memory limit of this process's control group, in bytes; 0 if there is
-// none.
-func containerMemory() int64 {
-	text, err := os.ReadFile("/sys/fs/cgroup/memory.max")
+// containerMemory is the memory limit of this process, in bytes: the least one of its control group and the groups
+// above it, in version 2 of control groups or in version 1. It is 0 if there is none. root is where /proc and /sys are.
+func containerMemory(root string) int64 {
+	text, _ := os.ReadFile(filepath.Join(root, "proc/self/cgroup")) // without it there is no limit
+	var least int64
+	for line := range strings.Lines(string(text)) {
+		_, line, _ = strings.Cut(strings.TrimSuffix(line, "\n"), ":")
+		controllers, group, _ := strings.Cut(line, ":")
+		tree, file := "sys/fs/cgroup", "memory.max"
+		if slices.Contains(strings.Split(controllers, ","), "memory") {
+			tree, file = "sys/fs/cgroup/memory", "memory.limit_in_bytes"
+		} else if controllers != "" {
+			continue
+		}
+		// In a container the group may be named as the host names it, which only leads to the top of the tree.
+		for group = path.Clean("/" + group); ; group = path.Dir(group) {
+			if limit := memoryLimitIn(filepath.Join(root, tree, group, file)); limit > 0 && (least == 0 || limit < least) {
+				least = limit
+			}
+			if group == "/" {
+				break
+			}
+		}
+	}
+	return least
+}
+
+// memoryLimitIn reads a control group's memory limit; it is 0 if the group has none, or the file is not there.
+func memoryLimitIn(file string) int64 {
+	text, err := os.ReadFile(file)
 	if err != nil {
 		return 0
 	}
-	var limit int64
-	if _, err := fmt.Sscan(strings.TrimSpace(string(text)), &limit); err != nil {
-		return 0 // "max"
+	limit, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	if err != nil || limit > 1<<60 { // "max"; version 1 has the largest number of whole pages instead
+		return 0
 	}
 	return limit
 }
