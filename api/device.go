@@ -88,7 +88,8 @@ type DeviceRequest struct {
 	// step. One that is not there, or is another user's, is left alone.
 	Replaces string `json:"replaces,omitempty" validate:"omitempty,token"`
 	// RegisteredAt is when the device itself registered, for backends that register it later: what a push service
-	// said about the token since then goes on to count. Absent: now.
+	// said about the token since then goes on to count, and a device that registered for another user since stays that
+	// user's. Absent: now.
 	RegisteredAt *Time `json:"registered_at,omitempty" validate:"-" swaggertype:"string" format:"date-time"`
 	// Target is where a browser's notifications go, see Subscription.Target; "" on other platforms. It comes
 	// from a BrowserRequest.

@@ -97,7 +97,7 @@ var errorTable = map[Code]Meaning{
 	CodeRequestTimeout: {http.StatusRequestTimeout, "The body did not arrive in time", true,
 		"The body did not arrive in time. Nothing happened"},
 	CodeConflict: {http.StatusConflict, "Conflict", false,
-		"There is something of this id with other content, or the job of a dead letter was queued again already"},
+		"There is something of this id with other content, the job of a dead letter was queued again already, or the device registered for another user later"},
 	CodeBounds: {http.StatusConflict, "Outside the bounds", false,
 		"The change would take away a sku, a partition, or units that are held or sold; or the counter would leave its bounds, and `value` is its present number"},
 	CodeNotStarted: {http.StatusConflict, "Not started", true,

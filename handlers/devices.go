@@ -35,6 +35,7 @@ type putDeviceRequest struct {
 //	@Param			device	body		api.DeviceRequest	true	"How to send to the device"
 //	@Success		200		{object}	api.Device			"Registered again"
 //	@Success		201		{object}	api.Device			"Registered"
+//	@Failure		409		{object}	api.Problem			"conflict: the device registered for another user later than `registered_at`"
 //	@Failure		422		{object}	api.Problem			"validation_failed (also for the 51st device of a user), unknown_app (no app for the device, to a user token)"
 //	@Router			/v1/users/{user}/devices/{token} [put]
 func (s *server) putDevice(ctx context.Context, in *putDeviceRequest) (*web.Reply[api.Device], error) {
@@ -81,6 +82,7 @@ type postDeviceRequest struct {
 //	@Success		201				{object}	api.Device			"Registered"
 //	@Header			200				{string}	Idempotent-Replayed	"true if this is the first answer again"
 //	@Header			201				{string}	Idempotent-Replayed	"true if this is the first answer again"
+//	@Failure		409				{object}	api.Problem			"conflict: the browser registered for another user later than `registered_at`"
 //	@Failure		422				{object}	api.Problem			"validation_failed (also for the 51st device of a user), unknown_app (no app for the topic, to a user token), idempotency_key_reused"
 //	@Router			/v1/users/{user}/devices [post]
 func (s *server) postDevice(ctx context.Context, in *postDeviceRequest) (*web.Reply[api.Device], error) {
@@ -109,7 +111,8 @@ type putDevicesRequest struct {
 //	@Description	For moving in from another system: registers 1 to 1,000 devices of any users in one step, each as
 //	@Description	`PUT /v1/users/{user}/devices/{token}` does, or, with a subscription, `POST /v1/users/{user}/devices`, and either all or none. The errors name each wrong device by its index, such as
 //	@Description	`devices[3].token`. If all devices are valid, they name those that would be the 51st or a later one of their users. A token
-//	@Description	may be in the batch only once. Not for user tokens.
+//	@Description	may be in the batch only once. A device that registered for another user later than its `registered_at` is left out.
+//	@Description	Not for user tokens.
 //	@Tags			push
 //	@ID				putDevices
 //	@Accept			json

@@ -96,11 +96,13 @@ type EventReport struct {
 
 // Device is a phone of a user.
 type Device struct {
-	Platform     string    `json:"platform"` // "apns" or "fcm"
-	Topic        string    `json:"topic"`    // the app
-	Environment  string    `json:"environment,omitempty"`
-	Locale       string    `json:"locale,omitempty"`
-	Replaces     string    `json:"replaces,omitempty"` // a token of the user that is removed
+	Platform    string `json:"platform"` // "apns" or "fcm"
+	Topic       string `json:"topic"`    // the app
+	Environment string `json:"environment,omitempty"`
+	Locale      string `json:"locale,omitempty"`
+	Replaces    string `json:"replaces,omitempty"` // a token of the user that is removed
+	// RegisteredAt is when the device itself registered; absent: now. It is a conflict if it registered for another
+	// user later.
 	RegisteredAt time.Time `json:"registered_at,omitzero"`
 }
 

@@ -94,10 +94,13 @@ func TestW3_AnOlderRegistrationTakesNoDevice(t *testing.T) {
 			e.RegisteredAt = new(api.At(before))
 			if batch {
 				_, err = w.store.PutDevices(t.Context(), []api.DeviceEntry{e, entry("carol", 9)}, api.Idempotency{})
-			} else {
-				_, _, err = w.store.PutDevice(t.Context(), "alice", e.Token, &api.DeviceRequest{Platform: e.Platform, Topic: e.Topic, Environment: e.Environment, RegisteredAt: e.RegisteredAt})
+				storetest.Must(t, err)
+			} else { // the answer tells nothing of bob's device
+				d, created, err := w.store.PutDevice(t.Context(), "alice", e.Token, &api.DeviceRequest{Platform: e.Platform, Topic: e.Topic, Environment: e.Environment, RegisteredAt: e.RegisteredAt})
+				if storetest.WantCode(t, err, api.CodeConflict); d != nil || created {
+					t.Errorf("%+v, created %t", d, created)
+				}
 			}
-			storetest.Must(t, err)
 			if g := mustGuard(t, w, token(n)); !g.Reaches("bob") {
 				t.Errorf("batch %v: the guard says %+v", batch, g)
 			}

@@ -74,13 +74,12 @@ func (db *DB) PutDevices(ctx context.Context, b DeviceBatch, once api.Idempotenc
 		if err != nil {
 			return err
 		}
-		field := func(i int) string { return fmt.Sprintf("devices[%d].%s", i, b.Devices[i].TokenField()) }
-		old, err := db.putDevices(ctx, tx, list, b.Owners, field)
+		list, old, err := db.putDevices(ctx, tx, list, b.Owners)
 		if err != nil {
 			return err
 		}
-		c = Change{Users: users, Devices: make(map[string]OwnedDevice, len(list))}
-		for _, r := range list {
+		c = Change{Users: users, Devices: make(map[string]OwnedDevice, len(b.Devices))}
+		for _, r := range slices.Concat(slices.Collect(maps.Values(old)), list) {
 			c.Devices[r.Token] = OwnedDevice{User: r.User, Device: r.device()}
 		}
 		if b.Tells != nil && b.Tells() {
@@ -103,25 +102,26 @@ func (b DeviceBatch) rows(now int64) ([]deviceRow, error) {
 	for i := range b.Devices {
 		d := &b.Devices[i]
 		list[i] = deviceRow{Token: d.Token, User: d.User, Platform: d.Platform, Topic: d.Topic,
-			Environment: string(d.Environment), Locale: d.Locale, Target: d.Target(), State: string(api.DeviceActive), RegisteredAt: now}
+			Environment: string(d.Environment), Locale: d.Locale, Target: d.Target(), State: string(api.DeviceActive), RegisteredAt: now,
+			field: fmt.Sprintf("devices[%d].%s", i, d.TokenField())}
 		wrong = append(wrong, list[i].date(d.RegisteredAt, fmt.Sprintf("devices[%d].registered_at", i))...)
 	}
 	return list, api.InvalidFields(wrong)
 }
 
 // putDevices writes the rows of devices that are registered, in the order of their tokens, so that two
-// writers lock them in the same order. It returns the rows that known tokens had, and gives each of
-// these tokens a later time than before. owners are the tokens' owners as the writer read them, and
-// field names the field that gives a row's token.
-func (db *DB) putDevices(ctx context.Context, tx *sqlx.Tx, list []deviceRow, owners map[string]string, field func(int) string) (map[string]deviceRow, error) {
-	old, err := db.lockDevices(ctx, tx, list, owners)
-	if err != nil {
-		return nil, err
+// writers lock them in the same order. It returns the rows that are registered, which are those that did not register
+// for another user later, and the rows that known tokens had. Each of these tokens gets a later time than before.
+// owners are the tokens' owners as the writer read them.
+func (db *DB) putDevices(ctx context.Context, tx *sqlx.Tx, list []deviceRow, owners map[string]string) (registered []deviceRow, old map[string]deviceRow, err error) {
+	if old, err = db.lockDevices(ctx, tx, list, owners); err != nil {
+		return nil, nil, err
 	}
-	if err := db.makeRooms(ctx, tx, list, old, field); err != nil {
-		return nil, err
+	list = slices.DeleteFunc(list, func(r deviceRow) bool { return r.before(old[r.Token]) })
+	if err := db.makeRooms(ctx, tx, list, old); err != nil {
+		return nil, nil, err
 	}
-	return old, db.saveDevices(ctx, tx, list, old)
+	return list, old, db.saveDevices(ctx, tx, list, old)
 }
 
 // saveDevices writes the rows of devices or activities that are registered, of which old has those that are on record.
@@ -132,8 +132,6 @@ func (db *DB) saveDevices(ctx context.Context, tx *sqlx.Tx, list []deviceRow, ol
 		switch had, known := old[r.Token]; {
 		case !known:
 			added = append(added, *r)
-		case r.before(had):
-			*r = had
 		default:
 			r.over(had)
 			saved = append(saved, *r)
@@ -194,7 +192,7 @@ func insertDevices(ctx context.Context, tx *sqlx.Tx, list []deviceRow, onConflic
 
 // makeRooms makes sure that the new devices of each user fit. It removes the devices that were dropped
 // longest ago, announces their guards, which name the user, and names the new ones that do not fit.
-func (db *DB) makeRooms(ctx context.Context, tx *sqlx.Tx, list []deviceRow, old map[string]deviceRow, field func(int) string) error {
+func (db *DB) makeRooms(ctx context.Context, tx *sqlx.Tx, list []deviceRow, old map[string]deviceRow) error {
 	more, to := map[string][]int{}, make(map[string]string, len(list))
 	for i := range list {
 		d := &list[i]
@@ -227,7 +225,7 @@ func (db *DB) makeRooms(ctx context.Context, tx *sqlx.Tx, list []deviceRow, old 
 	slices.Sort(full)
 	fields := make([]api.FieldError, len(full))
 	for i, n := range full {
-		fields[i] = api.FieldError{Field: field(n), Rule: "max",
+		fields[i] = api.FieldError{Field: list[n].field, Rule: "max",
 			Message: fmt.Sprintf("would be one more than the %d devices a user may have", api.MaxDevices)}
 	}
 	return cmp.Or(api.InvalidFields(fields), db.announce(ctx, tx, guardRows(removed, "")))

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"fanfare/api"
 	"fanfare/store/record"
@@ -172,6 +173,39 @@ func TestP13_AFiftyFirstDevice(t *testing.T) {
 			}
 			refused(t, []string{"devices[2].token"}, entry("bob", 1), entry("alice", 93), entry("alice", 94))
 		})
+	})
+}
+
+// TestP13_ADeviceThatStaysWithAnotherTakesNoRoom: a batch goes on without it. It is no 51st device of the user whom the batch
+// names, none of the user's dropped devices goes for it, and it does not make room for another of the user who has it.
+func TestP13_ADeviceThatStaysWithAnotherTakesNoRoom(t *testing.T) {
+	t.Parallel()
+	eachRecord(t, func(t *testing.T, db *record.DB) {
+		var full []api.DeviceEntry
+		for i := range api.MaxDevices {
+			full = append(full, entry("alice", 1000+i), entry("bob", 2000+i))
+		}
+		mustPutBatch(t, db, full...)
+		mustDrop(t, db, 1000, 1000)
+		older := func(n int) api.DeviceEntry {
+			e := entry("alice", n)
+			e.RegisteredAt = new(api.At(time.Now().Add(-time.Hour)))
+			return e
+		}
+		c := mustPutBatch(t, db, older(2001), older(2002), entry("carl", 1))
+		if d := c.Devices[token(2001)]; d.User != "bob" || len(c.Devices) != 3 {
+			t.Errorf("%d devices changed hands, one is %+v", len(c.Devices), d)
+		}
+		_, _, err := putBatch(t.Context(), db, api.Idempotency{}, older(2001), entry("bob", 1), entry("bob", 2003))
+		var no *api.Error
+		if !errors.As(err, &no) || len(no.Fields) != 1 || no.Fields[0].Field != "devices[1].token" {
+			t.Errorf("a 51st device: %v", err)
+		}
+		for user, want := range map[string]int{"alice": api.MaxDevices, "bob": api.MaxDevices, "carl": 1} {
+			if got := mustTokens(t, db, user); len(got) != want {
+				t.Errorf("%s has %v", user, got)
+			}
+		}
 	})
 }
 

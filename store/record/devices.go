@@ -39,7 +39,8 @@ type deviceRow struct {
 	AttributesType string `db:"attributes_type"`
 	EndsAt         *int64 `db:"ends_at"`
 
-	dated bool // the caller says when the device registered
+	dated bool   // the caller says when the device registered
+	field string // of the request, which gives the token
 }
 
 const deviceColumns = "token, user_id, platform, topic, environment, locale, target, state, reason, registered_at, dropped_at, object, attributes_type, ends_at"
@@ -112,7 +113,8 @@ type Registered struct {
 // and revives it if it was dropped. Each registration gets a later
 // registered_at than the one before. If the caller says when the device itself registered, what a push service
 // said since then stays: a dropped device is not revived. A user has at most api.MaxDevices; the
-// devices dropped longest ago make room. A device that it replaces is removed first.
+// devices dropped longest ago make room. A device that it replaces is removed first. It is a conflict, and nothing
+// changes, if the device registered for another user later than the caller says.
 func (db *DB) PutDevice(ctx context.Context, w DeviceWrite, r *api.DeviceRequest) (done Registered, c Change, err error) {
 	var told []string
 	c, err = db.writeSettings(ctx, settingsWrite{users: w.Users(), tokens: w.Tokens(), once: w.Once, answer: &done, do: func(ctx context.Context, tx *sqlx.Tx, now int64) error {
@@ -122,13 +124,16 @@ func (db *DB) PutDevice(ctx context.Context, w DeviceWrite, r *api.DeviceRequest
 			}
 		}
 		list := []deviceRow{{Token: w.Token, User: w.User, Platform: r.Platform, Topic: r.Topic, Environment: string(r.Environment),
-			Locale: r.Locale, Target: r.Target, State: string(api.DeviceActive), RegisteredAt: now}}
+			Locale: r.Locale, Target: r.Target, State: string(api.DeviceActive), RegisteredAt: now, field: r.TokenField()}}
 		if wrong := list[0].date(r.RegisteredAt, "registered_at"); wrong != nil {
 			return api.InvalidFields(wrong)
 		}
-		old, err := db.putDevices(ctx, tx, list, map[string]string{w.Token: w.Owner}, func(int) string { return r.TokenField() })
+		list, old, err := db.putDevices(ctx, tx, list, map[string]string{w.Token: w.Owner})
 		if err != nil {
 			return err
+		}
+		if len(list) == 0 {
+			return api.Errorf(api.CodeConflict, "the device registered for another user later than at registered_at")
 		}
 		device, had := list[0].device(), old[w.Token]
 		done = Registered{Device: &device, Created: had.User != w.User}
@@ -162,9 +167,9 @@ func (r *deviceRow) date(at *api.Time, field string) []api.FieldError {
 }
 
 // before reports whether the device registered for this user before it did for the one on record, to whom it
-// belongs since.
+// belongs since. had is the zero row if there is none on record.
 func (r *deviceRow) before(had deviceRow) bool {
-	return r.dated && had.User != r.User && had.DroppedAt == nil && r.RegisteredAt <= had.RegisteredAt
+	return r.dated && had.User != "" && had.User != r.User && had.DroppedAt == nil && r.RegisteredAt <= had.RegisteredAt
 }
 
 // over is the row of a device that is registered again. Each registration has a later time than the one before.
