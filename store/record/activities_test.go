@@ -90,6 +90,21 @@ func TestG1_ActivitiesOnRecord(t *testing.T) {
 	})
 }
 
+// W3, G1: a device whose token was an activity of the user is a new device.
+func TestW3_ADeviceThatWasAnActivityIsNew(t *testing.T) {
+	t.Parallel()
+	eachRecord(t, func(t *testing.T, db *record.DB) {
+		mustActivity(t, db, "alice", "", token(1), activity())
+		for _, want := range []bool{true, false} {
+			done, _, err := db.PutDevice(t.Context(), record.DeviceWrite{User: "alice", Token: token(1), Owner: "alice"},
+				&api.DeviceRequest{Platform: "apns", Topic: "com.example.app", Environment: api.EnvProduction})
+			if storetest.Must(t, err); done.Created != want {
+				t.Errorf("created is %t, want %t", done.Created, want)
+			}
+		}
+	})
+}
+
 // G1: 20 activities of a user that have not ended. Those that have ended make room, and are removed.
 func TestG1_ActivitiesMakeRoom(t *testing.T) {
 	t.Parallel()

@@ -136,7 +136,7 @@ func (db *DB) PutDevice(ctx context.Context, w DeviceWrite, r *api.DeviceRequest
 			return api.Errorf(api.CodeConflict, "the device registered for another user later than at registered_at")
 		}
 		device, had := list[0].device(), old[w.Token]
-		done = Registered{Device: &device, Created: had.User != w.User}
+		done = Registered{Device: &device, Created: had.User != w.User || had.Object != ""}
 		if w.Tells != nil && w.Tells() {
 			told, err = db.tellFacts(ctx, tx, movedDevices(list, old, now))
 		}
