@@ -42,11 +42,27 @@ var (
 	zoneName = regexp.MustCompile(`^[A-Z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$`)
 )
 
-// cronField matches a list of values, ranges and steps. The library also takes L, W, # and ?, which other crons lack.
+// cronField matches a list of values, ranges and steps, or *. The library also takes L, W, # and ?, which other crons lack,
+// and * in a list, where it does not say whether both days must match.
 func cronField(names string) *regexp.Regexp {
-	const item = `(\*|V(-V)?)(/\d\d?)?`
+	const item = `(\*/\d\d?|V(-V)?(/\d\d?)?)`
 	one := strings.ReplaceAll(item, "V", `(\d\d?`+names+`)`)
-	return regexp.MustCompile(`(?i)^` + one + `(,` + one + `)*$`)
+	return regexp.MustCompile(`(?i)^(\*|` + one + `(,` + one + `)*)$`)
+}
+
+// validField reports whether the library takes each item of a field, as Segments gives it, at any time. It would not look
+// at those after an item that is due.
+func validField(field string, pos int) bool {
+	var at gronx.SegmentChecker // at no time: whether it takes one item depends on none
+	for item := range strings.SplitSeq(field, ",") {
+		values, _, _ := strings.Cut(item, "/") // it takes 75/5 as a minute, and 0/2 as a day
+		_, err := at.CheckDue(values, pos)
+		_, wrong := at.CheckDue(item, pos)
+		if err != nil || wrong != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // ParseCron reads a cron expression and the name of a time zone in the IANA database; "" is UTC.
@@ -61,8 +77,14 @@ func ParseCron(text, zone string) (Cron, error) {
 		}
 	}
 	c := Cron{text: strings.Join(fields, " "), hourly: fields[1] == "*"}
-	if !gronx.IsValid(c.text) {
-		return Cron{}, fmt.Errorf("the cron %q", text)
+	segments, err := gronx.Segments(c.text)
+	if err != nil {
+		return Cron{}, fmt.Errorf("the cron %q: %w", text, err)
+	}
+	for pos, field := range segments {
+		if !validField(field, pos) {
+			return Cron{}, fmt.Errorf("the field %q of a cron", field)
+		}
 	}
 	if _, err := c.tick(time.Unix(0, 0).UTC()); err != nil {
 		return Cron{}, err
@@ -70,7 +92,6 @@ func ParseCron(text, zone string) (Cron, error) {
 	if zone = cmp.Or(zone, "UTC"); len(zone) > MaxIdentifier || !zoneName.MatchString(zone) || zone == "Local" {
 		return Cron{}, fmt.Errorf("the time zone %.200q", zone)
 	}
-	var err error
 	c.zone, err = time.LoadLocation(zone)
 	return c, err
 }
