@@ -1,6 +1,7 @@
 package devices_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -184,6 +185,50 @@ func TestP4_ARepeatKnowsWhatMadeRoom(t *testing.T) {
 			})
 		})
 	}
+}
+
+// P10: a user registers one start token more than there may be, again and again, so that the guard of each is always open. What a
+// registration has left in the outbox is done all the same once the guards of that registration are written.
+func TestP10_RegisteringInTurnLeavesNoRows(t *testing.T) {
+	t.Parallel()
+	eachWorld(t, func(t *testing.T, w *world) {
+		put := func(from, to int) {
+			t.Helper()
+			for n := from; n < to; n++ {
+				_, _, err := w.store.PutActivity(t.Context(), "alice", token(n%(api.MaxActivities+1)), starting("Match"))
+				storetest.Must(t, err)
+			}
+		}
+		page := func(kind string) (rows []record.OutboxRow) {
+			t.Helper()
+			found, err := w.rec.OutboxPage(t.Context(), kind, 0, record.OpenRow{}, 1000)
+			storetest.Must(t, err)
+			for _, r := range found {
+				rows = append(rows, r.OutboxRow)
+			}
+			return rows
+		}
+		const turn = api.MaxActivities + 1
+		put(0, 2*turn)
+		settings, guards := page(record.KindSettings), page(record.KindGuard)
+		put(2*turn, 4*turn)
+		for _, part := range []struct {
+			kind string
+			rows []record.OutboxRow
+		}{{record.KindGuard, guards}, {record.KindSettings, settings}} {
+			done, err := w.store.Outbox()[part.kind](t.Context(), part.rows)
+			if storetest.Must(t, err); len(done) != len(part.rows) {
+				t.Errorf("%d of %d rows of %s are done", len(done), len(part.rows), part.kind)
+			}
+			storetest.Must(t, w.rec.DeleteOutbox(t.Context(), done...))
+		}
+		rest := page(record.KindSettings)
+		if done, err := w.store.Outbox()[record.KindSettings](t.Context(), rest); err != nil || slices.ContainsFunc(rest, func(r record.OutboxRow) bool {
+			return len(r.Gone()) > 0 && slices.Contains(done, r.ID)
+		}) {
+			t.Errorf("rows are done before their guards: %v", err)
+		}
+	})
 }
 
 // P4: what made room is registered again before the repeat, and Redis has lost its guard: it is the user's.

@@ -28,17 +28,25 @@ func (s *Store) Outbox() map[string]record.OutboxHandler {
 	}
 }
 
-// relaySettings relays the users of rows. A row that names activities which made room is done once the rows of their guards are.
+// relaySettings relays the users of rows. A row that names activities which made room is done once the rows of their guards that
+// were made with it or before are. Later ones do not count: a user who registers the same tokens again and again always has some.
 func (s *Store) relaySettings(ctx context.Context, rows []record.OutboxRow) (done []string, err error) {
 	done, err = relaySubjects(s.relayUsers)(ctx, rows)
-	waits := map[string]bool{} // the ids of rows
+	waiting := map[string][]string{} // the ids of rows, by token
 	for _, r := range rows {
 		for _, token := range r.Gone() {
-			open, failed := s.rec.GuardOpen(ctx, token)
-			waits[r.ID], err = waits[r.ID] || open || failed != nil, cmp.Or(err, failed)
+			waiting[token] = append(waiting[token], r.ID)
 		}
 	}
-	return slices.DeleteFunc(done, func(row string) bool { return waits[row] }), err
+	oldest, failed := s.rec.OldestGuards(ctx, slices.Sorted(maps.Keys(waiting)))
+	waits := map[string]bool{}
+	for token, ids := range waiting {
+		open, found := oldest[token]
+		for _, id := range ids {
+			waits[id] = waits[id] || failed != nil || found && open <= id
+		}
+	}
+	return slices.DeleteFunc(done, func(row string) bool { return waits[row] }), cmp.Or(err, failed)
 }
 
 // relayBatch relays the users and then the tokens of a batch of devices.

@@ -149,8 +149,8 @@ func TestG1_ActivitiesMakeRoom(t *testing.T) {
 		if more, err := db.PurgeActivities(ctx); err != nil || more {
 			t.Errorf("more %v, %v", more, err)
 		}
-		if open, err := db.GuardOpen(ctx, token(6)); !open || err != nil { // it names alice
-			t.Errorf("the guard of one that has ended is to be written: %t, %v", open, err)
+		if open, err := db.OldestGuards(ctx, []string{token(6)}); len(open) != 1 || err != nil { // it names alice
+			t.Errorf("the guard of one that has ended is to be written: %v, %v", open, err)
 		}
 		if n := mustCount(t, db, "devices"); n != api.MaxDevices+api.MaxActivities-3+300 {
 			t.Errorf("%d rows are left", n)

@@ -12,7 +12,7 @@ import (
 // Kinds of outbox rows. The package that relays a kind is named with it.
 const (
 	// KindSettings: a user's settings changed; subject is the user (store/devices). If activities made room, the payload has
-	// their tokens (OutboxRow.Gone), and the row is done after those of their guards.
+	// their tokens (OutboxRow.Gone), and the row is done after those of their guards that are not later.
 	KindSettings = "settings"
 	// KindGuard: a device changed hands or state; subject is the token (store/devices). The row names no user.
 	KindGuard = "guard"
@@ -98,10 +98,21 @@ func (db *DB) OutboxOpen(ctx context.Context, id string) (bool, error) {
 	return n > 0, err
 }
 
-// GuardOpen reports whether the guard of a token has not been relayed yet.
-func (db *DB) GuardOpen(ctx context.Context, token string) (bool, error) {
-	open, err := db.openOutbox(ctx, KindGuard, token)
-	return len(open) > 0, err
+// OldestGuards returns the id of the oldest row of each token's guard that has not been relayed yet, by token; tokens without
+// one are absent.
+func (db *DB) OldestGuards(ctx context.Context, tokens []string) (map[string]string, error) {
+	oldest := map[string]string{}
+	for part := range slices.Chunk(tokens, chunk) {
+		var found []OutboxRow
+		err := db.list(ctx, &found, "SELECT subject, MIN(id) AS id FROM outbox WHERE kind = ? AND subject IN (?) GROUP BY subject", KindGuard, part)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range found {
+			oldest[r.Subject] = r.ID
+		}
+	}
+	return oldest, nil
 }
 
 // openOutbox names the open rows of one kind about one subject.
