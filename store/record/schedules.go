@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/jmoiron/sqlx"
@@ -189,10 +191,28 @@ func (db *DB) ScheduleTimes(ctx context.Context, ahead time.Duration) (all []Sch
 	return all, err
 }
 
-// AdvanceSchedule notes that the job of a due time was enqueued, and the next due time. It changes nothing if the next due
-// time on record is no longer from, or if the schedule is gone.
-func (db *DB) AdvanceSchedule(ctx context.Context, id string, from, last, next time.Time) error {
-	return db.exec(ctx, "UPDATE schedules SET next_at = ?, last_at = ? WHERE id = ? AND next_at = ?", next.UnixMilli(), last.UnixMilli(), id, from.UnixMilli())
+// ScheduleRun says that the job of a schedule's due time Last was enqueued, when From was its next due time on record, and
+// that Next is the one after it.
+type ScheduleRun struct {
+	ID               string
+	From, Last, Next time.Time
+}
+
+// AdvanceSchedules notes runs of different schedules, in one transaction. It changes nothing of a schedule whose next due
+// time on record is no longer From, or that is gone.
+func (db *DB) AdvanceSchedules(ctx context.Context, runs []ScheduleRun) error {
+	// In the order of their ids, so that two writers lock them in the same order.
+	runs = slices.SortedFunc(slices.Values(runs), func(a, b ScheduleRun) int { return strings.Compare(a.ID, b.ID) })
+	return db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
+		for _, r := range runs {
+			_, err := tx.ExecContext(ctx, "UPDATE schedules SET next_at = ?, last_at = ? WHERE id = ? AND next_at = ?",
+				r.Next.UnixMilli(), r.Last.UnixMilli(), r.ID, r.From.UnixMilli())
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 func (r scheduleRow) decode() (*api.Schedule, error) {

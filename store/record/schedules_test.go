@@ -51,7 +51,7 @@ func TestSchedulesOnRecord(t *testing.T) {
 			t.Errorf("%+v %v", times, err)
 		}
 		for _, from := range []time.Time{due, due} { // the second comes too late
-			storetest.Must(t, db.AdvanceSchedule(ctx, "a", from, from, due.Add(time.Hour)))
+			storetest.Must(t, db.AdvanceSchedules(ctx, []record.ScheduleRun{{ID: "a", From: from, Last: from, Next: due.Add(time.Hour)}}))
 		}
 		request.Type = "other"
 		if s, created := put("a"); created || !s.NextAt.Equal(due.Add(time.Hour)) || !s.LastAt.Equal(due) || s.Type != "other" {

@@ -1,6 +1,7 @@
 package schedules
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -24,7 +25,9 @@ const (
 	// abreast is how many schedules are run at once, and mostAway after how many failures of Redis or the database the
 	// others wait for the next look.
 	abreast, mostAway = 8, 32
-	// runTimeout bounds the enqueueing of one job, which goes on while the process stops.
+	// mostTogether is how many schedules are advanced in one transaction.
+	mostTogether = 100
+	// runTimeout bounds the enqueueing of one job, and a transaction, which go on while the process stops.
 	runTimeout = 10 * time.Second
 )
 
@@ -78,49 +81,77 @@ func (s *Store) look(ctx context.Context) (wait time.Duration, err error) {
 	return wait, err
 }
 
-// runAll runs schedules, some at once, until many have found Redis or the database away. advanced: one was run.
+// runAll runs schedules until many have found Redis or the database away, and advances them. No job waits until the database
+// has written what came before: those that were run meanwhile are advanced together. advanced: one was, by this process or
+// another.
 func (s *Store) runAll(ctx context.Context, due []record.ScheduleTime) (advanced bool, err error) {
-	var some errgroup.Group
-	some.SetLimit(abreast)
-	var away, run atomic.Int64
-	for _, one := range due {
-		if ctx.Err() != nil || away.Load() >= mostAway {
-			break
-		}
-		some.Go(func() error {
-			err := s.run(ctx, one)
-			if err == nil {
-				run.Add(1)
-			} else if api.Passing(err) {
-				away.Add(1)
+	ran, enqueued := make(chan record.ScheduleRun, len(due)), make(chan error, 1)
+	var away, done atomic.Int64
+	go func() {
+		defer close(ran)
+		var some errgroup.Group
+		some.SetLimit(abreast)
+		for _, one := range due {
+			if ctx.Err() != nil || away.Load() >= mostAway {
+				break
 			}
-			return err
-		})
+			some.Go(func() error {
+				run, err := s.run(ctx, one)
+				switch {
+				case err == nil && run != nil:
+					ran <- *run
+				case err == nil:
+					done.Add(1)
+				case api.Passing(err):
+					away.Add(1)
+				}
+				return err
+			})
+		}
+		enqueued <- some.Wait()
+	}()
+	for first := range ran {
+		together := []record.ScheduleRun{first}
+		for range min(len(ran), mostTogether-1) { // nobody else takes any
+			together = append(together, <-ran)
+		}
+		if failed := s.advance(ctx, together); failed != nil {
+			away.Add(int64(len(together)))
+			err = cmp.Or(err, failed)
+			continue
+		}
+		done.Add(int64(len(together)))
 	}
-	err = some.Wait()
-	return run.Load() > 0, err
+	return done.Load() > 0, cmp.Or(<-enqueued, err)
 }
 
-// run enqueues the job of a schedule's latest due time and advances the schedule. It does nothing if the schedule is gone or
-// has been advanced meanwhile.
-func (s *Store) run(ctx context.Context, seen record.ScheduleTime) error {
+// advance notes what was run, also while the process stops.
+func (s *Store) advance(ctx context.Context, runs []record.ScheduleRun) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), runTimeout)
+	defer cancel()
+	return s.o.Record.AdvanceSchedules(ctx, runs)
+}
+
+// run enqueues the job of a schedule's latest due time, after which the schedule has to be advanced. nil: it is gone or has
+// been advanced meanwhile.
+func (s *Store) run(ctx context.Context, seen record.ScheduleTime) (*record.ScheduleRun, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), runTimeout)
 	defer cancel()
 	schedule, now, err := s.o.Record.Schedule(ctx, seen.ID)
 	if api.CodeOf(err) == api.CodeNotFound || err == nil && schedule.NextAt.UnixMilli() != seen.NextAt {
-		return nil
+		return nil, nil
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	due, next, err := timesOf(schedule, now.Add(s.o.Ahead()))
 	if err != nil {
-		return fmt.Errorf("run schedule %s: %w", schedule.ID, err)
+		return nil, fmt.Errorf("run schedule %s: %w", schedule.ID, err)
 	}
 	if err := s.enqueue(ctx, schedule, due); err != nil {
-		return fmt.Errorf("run schedule %s: %w", schedule.ID, err)
+		return nil, fmt.Errorf("run schedule %s: %w", schedule.ID, err)
 	}
-	return s.o.Record.AdvanceSchedule(ctx, schedule.ID, schedule.NextAt.Time, due, next)
+	return &record.ScheduleRun{ID: schedule.ID, From: schedule.NextAt.Time, Last: due, Next: next}, nil
 }
 
 // timesOf is the latest due time of a schedule that is due, and the one after it.

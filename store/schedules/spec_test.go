@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"fanfare/api"
+	"fanfare/store/record"
 	"fanfare/store/storetest"
 )
 
@@ -143,14 +144,23 @@ func TestJ10_ChangedAndDeleted(t *testing.T) {
 		if want := first.NextAt.Add(30 * time.Minute); !moved.NextAt.Equal(want) {
 			w.t.Errorf("the due time is %s, want %s", moved.NextAt, want)
 		}
-		storetest.Must(w.t, w.run(w.t.Context(), seen[0]))
-		w.wants("s", 0)
-		storetest.Must(w.t, w.o.Record.AdvanceSchedule(w.t.Context(), "s", first.NextAt.Time, first.NextAt.Time, first.NextAt.Add(time.Hour)))
+		alone := func() {
+			w.t.Helper()
+			run, err := w.run(w.t.Context(), seen[0])
+			if storetest.Must(w.t, err); run != nil {
+				w.t.Errorf("it is run: %+v", run)
+			}
+			w.wants("s", 0)
+		}
+		alone()
+		storetest.Must(w.t, w.o.Record.AdvanceSchedules(w.t.Context(), []record.ScheduleRun{
+			{ID: "s", From: first.NextAt.Time, Last: first.NextAt.Time, Next: first.NextAt.Add(time.Hour)},
+		}))
 		w.wantTimes("s", time.Time{}, moved.NextAt.Time)
 
 		storetest.Must(w.t, w.Delete(w.t.Context(), "s"))
 		storetest.Must(w.t, w.Delete(w.t.Context(), "s"))
-		storetest.Must(w.t, w.run(w.t.Context(), seen[0]))
+		alone()
 		if _, err := w.Get(w.t.Context(), "s"); api.CodeOf(err) != api.CodeNotFound {
 			w.t.Errorf("a deleted schedule: %v", err)
 		}
@@ -201,6 +211,50 @@ func TestJ10_Run(t *testing.T) {
 		}
 		w.wantTimes("s", first.Time, first.Add(time.Minute))
 		w.wants("s", 1)
+	})
+}
+
+// J10: many are due at one time. No job waits until the database has noted those before it, as one with a slow disk does late.
+func TestJ10_ManyAtOnce(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		const many = mostTogether + 50
+		var enqueued atomic.Int64
+		s, ahead := w.process(func(o *Options) {
+			var err error
+			o.Record, err = record.Open(w.t.Context(), record.Options{URL: w.url, Timeout: time.Minute})
+			storetest.Must(w.t, err)
+			w.t.Cleanup(func() { _ = o.Record.Close() })
+			o.Enqueue = func(ctx context.Context, queue string, jobs []api.JobRequest, once api.Idempotency) ([]api.JobAccepted, bool, error) {
+				defer enqueued.Add(1)
+				return w.jobs.Enqueue(ctx, queue, jobs, once)
+			}
+		})
+		var first time.Time
+		for i := range many {
+			first = w.mustPut(fmt.Sprint("s", i), "0 * * * *").NextAt.Time
+		}
+		ahead.Store(w.until(first.Add(time.Second)))
+		unlock := func() {}
+		if strings.HasPrefix(w.url, "sqlite:") {
+			unlock = storetest.LockSQLite(w.t, w.url)
+		}
+		looked := make(chan error, 1)
+		go func() {
+			_, err := s.look(w.t.Context())
+			looked <- err
+		}()
+		storetest.Eventually(w.t, soon, "jobs to be enqueued while the database writes nothing", func() bool { return enqueued.Load() >= 5*abreast })
+		unlock()
+		if err := <-looked; err != nil { // of a busy machine: the database was away for long
+			w.t.Log(err)
+			_, err = s.look(w.t.Context())
+			storetest.Must(w.t, err)
+		}
+		for i := range many {
+			w.wants(fmt.Sprint("s", i), 1)
+			w.wantTimes(fmt.Sprint("s", i), first, first.Add(time.Hour))
+		}
 	})
 }
 
