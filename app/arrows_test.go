@@ -114,11 +114,11 @@ func floor(pkg string) int {
 // storeFloor orders the packages inside the store: nouns import engines, and engines import openers.
 func storeFloor(pkg string) int {
 	switch pkg {
-	case "store/batch", "store/wake", "store/pack", "store/events/render":
+	case "store/batch", "store/pack", "store/events/render":
 		return -1
 	case "store/redisdb":
 		return 0
-	case "store/queue/shard":
+	case "store/queue/shard", "store/wake":
 		return 1
 	case "store/lock", "store/queue", "store/record":
 		return 2

@@ -65,7 +65,7 @@ type stage struct {
 // stage starts a stage.
 func (w *world) stage(p plan) *stage {
 	store := w.redis()
-	s := &stage{world: w, users: p.users, redis: store.Client().WithTimeout(time.Minute)}
+	s := &stage{world: w, users: p.users, redis: store.Client().(*redis.Client).WithTimeout(time.Minute)}
 	database := storetest.EmptySQLite(w)
 	if p.maria {
 		database = storetest.PrivateMySQL(w, "--innodb-buffer-pool-size=128M", "--innodb-flush-log-at-trx-commit=0").URL()

@@ -166,12 +166,12 @@ func TestParkedByAPauseThatFailed(t *testing.T) {
 // pause is gone, and so is the process that wrote it.
 func TestParkedUnderAForgottenPause(t *testing.T) {
 	t.Parallel()
-	for name, open := range map[string]func(*testing.T) (string, redis.UniversalClient){
-		"OneNode": func(t *testing.T) (string, redis.UniversalClient) {
+	for name, open := range map[string]func(*testing.T) (string, redis.Cmdable){
+		"OneNode": func(t *testing.T) (string, redis.Cmdable) {
 			r := storetest.Redis(t)
 			return r.URL(), r.Client()
 		},
-		"Cluster": func(t *testing.T) (string, redis.UniversalClient) {
+		"Cluster": func(t *testing.T) (string, redis.Cmdable) {
 			c := storetest.PrivateCluster(t, 0)
 			return c.URL(), storetest.Open(t, c.URL()).Client()
 		},
@@ -194,7 +194,7 @@ func TestParkedUnderAForgottenPause(t *testing.T) {
 }
 
 // mustForgetPauses removes the records of all pauses.
-func mustForgetPauses(t *testing.T, client redis.UniversalClient) {
+func mustForgetPauses(t *testing.T, client redis.Cmdable) {
 	t.Helper()
 	if n, err := client.Del(context.WithoutCancel(t.Context()), "ff:{apps}:paused").Result(); n != 1 || err != nil {
 		t.Fatalf("forget the pauses: %d %v", n, err)

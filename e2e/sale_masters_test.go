@@ -21,7 +21,7 @@ func TestSaleOnTwoMasters(t *testing.T) {
 	cut := mustServeMany(t, 1, quick("FANFARE_REDIS_URL="+first.URL(), record)...)[0]
 	const sale = "/v1/sales/masters"
 	cut.putSale("masters", -time.Hour, time.Hour, 60_000)
-	if n, err := first.Client().Wait(t.Context(), 1, time.Minute).Result(); err != nil || n != 1 {
+	if n, err := first.Wait(t.Context(), 1, time.Minute); err != nil || n != 1 {
 		t.Fatalf("%d replicas, %v", n, err)
 	}
 	alone := second.Client()

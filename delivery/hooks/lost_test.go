@@ -125,7 +125,7 @@ func TestH9_AFailOverLosesFactsAndPositions(t *testing.T) {
 	w.mustTell(40)
 	w.mustArrive(s, 1)
 	w.mustRest("shop")
-	positions := func(c *redis.Client) string {
+	positions := func(c redis.Cmdable) string {
 		return fmt.Sprint(c.HGet(t.Context(), "ff:{test:0}:hook:"+hook.Series, "pos").Val(), c.HGet(t.Context(), "ff:{test:1}:hook:"+hook.Series, "pos").Val())
 	}
 	storetest.Eventually(t, soon, "the replica has the positions", func() bool {

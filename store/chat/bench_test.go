@@ -85,7 +85,7 @@ func byScript(b *testing.B, db *redisdb.DB) func(int) error {
 }
 
 // underLock is what the textbook does while it has the lock.
-func underLock(b *testing.B, c redis.UniversalClient, chat string, sender int) error {
+func underLock(b *testing.B, c redis.Cmdable, chat string, sender int) error {
 	id, err := c.Incr(b.Context(), chat+":ids").Result()
 	if err != nil {
 		return err

@@ -17,7 +17,7 @@ func TestC16_DataIsKept(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, Options{}, func(t *testing.T, w *world) {
 		w.mustCreate("c", "ann", "bob")
-		published := w.db.Blocking().Subscribe(t.Context())
+		published := redisdb.Subscribe(t.Context(), w.db.Blocking())
 		defer published.Close()
 		subscribe := published.Subscribe
 		if w.db.Cluster() {

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"fanfare/api"
+	"fanfare/store/redisdb"
 	"fanfare/store/storetest"
 )
 
@@ -167,7 +168,7 @@ func TestC14_PushScriptsMayRunTwice(t *testing.T) {
 func TestC13_WhatIsPublished(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, Options{}, func(t *testing.T, w *world) {
-		heard := w.db.Blocking().Subscribe(t.Context())
+		heard := redisdb.Subscribe(t.Context(), w.db.Blocking())
 		defer heard.Close()
 		said := heard.Subscribe
 		if w.db.Cluster() {

@@ -172,7 +172,7 @@ func TestC18_ARedactionIsPublishedOnce(t *testing.T) {
 	eachWorld(t, Options{}, func(t *testing.T, w *world) {
 		epoch := w.mustCreate("c", "ann", "bob").Epoch
 		w.mustSend("c", "ann", "hi")
-		heard := w.db.Blocking().Subscribe(t.Context())
+		heard := redisdb.Subscribe(t.Context(), w.db.Blocking())
 		defer heard.Close()
 		subscribe := heard.Subscribe
 		if w.db.Cluster() {

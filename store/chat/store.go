@@ -6,8 +6,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"fanfare/api"
 	"fanfare/store/redisdb"
 )
@@ -74,13 +72,12 @@ const serverRun = "*"
 // New makes a store on redis. It starts nothing.
 func New(db *redisdb.DB, o Options) *Store {
 	get := func(name string) *redisdb.Script { return redisdb.MustScript(scripts, "lua/"+name+".lua") }
-	_, clustered := db.Client().(*redis.ClusterClient)
 	run := serverRun
 	if db.Embedded() {
 		run = "embedded"
 	}
 	s := &Store{
-		db: db, o: o.withDefaults(), clustered: clustered, run: run,
+		db: db, o: o.withDefaults(), clustered: db.Cluster(), run: run,
 		createScript: get("chat_create"), readChatScript: get("chat_read"),
 		joinScript: get("member_join"), leaveScript: get("member_leave"), listScript: get("member_list"),
 		sendScript: get("message_send"), readScript: get("message_read"),

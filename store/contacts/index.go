@@ -120,7 +120,7 @@ func (x *index) raise(ctx context.Context, users []string, e entry) error {
 // together is how many of n users one script may write: on a Cluster only one, because each user is
 // in another slot.
 func (x *index) together(n int) int {
-	if _, clustered := x.db.Client().(*redis.ClusterClient); clustered {
+	if x.db.Cluster() {
 		return 1
 	}
 	return max(1, n)

@@ -141,9 +141,7 @@ func TestR10_KilledInMidFanOut(t *testing.T) {
 	}
 }
 
-func (w *world) redisURL() string {
-	return "redis://" + w.db.Client().(*redis.Client).Options().Addr
-}
+func (w *world) redisURL() string { return storetest.URLOf(w.db) }
 
 func TestR12_KilledBetweenCommitAndEnqueue(t *testing.T) {
 	t.Parallel()

@@ -10,8 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"fanfare/api"
 	"fanfare/store/queue"
 	"fanfare/store/record"
@@ -83,7 +81,7 @@ func New(o Options) *Store {
 	o.Most = cmp.Or(o.Most, defaultMost)
 	return &Store{o: o, lookEvery: defaultLook, poke: make(chan struct{}, 1), dirty: map[Outbox]bool{},
 		recorded: map[string]bool{}, news: make(chan struct{}, 1),
-		line: wake.NewLine(func(ctx context.Context) *redis.PubSub { return o.DB.Blocking().Subscribe(ctx) })}
+		line: wake.NewLine(o.DB.Blocking())}
 }
 
 // Lanes is how many lanes there are.

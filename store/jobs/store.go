@@ -11,8 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"fanfare/api"
 	"fanfare/store/queue"
 	"fanfare/store/redisdb"
@@ -67,7 +65,7 @@ func New(o Options) *Store {
 	s := &Store{o: o, db: o.DB, begun: time.Now()}
 	s.letters = queue.New(o.DB, queue.Options{Name: "work", Kind: api.DeadJob, Shards: groups, Retry: retryScript, Logger: o.Logger})
 	s.rooms.store, s.rooms.open, s.rooms.closed = s, map[string]*room{}, make(chan struct{})
-	s.rooms.line = wake.NewLine(func(ctx context.Context) *redis.PubSub { return o.DB.Blocking().Subscribe(ctx) })
+	s.rooms.line = wake.NewLine(o.DB.Blocking())
 	process := rand.Text()
 	for n := range s.crowds {
 		number := int64(0) // a crowd makes one run after the other

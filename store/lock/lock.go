@@ -9,8 +9,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"fanfare/api"
 	"fanfare/store/redisdb"
 	"fanfare/store/wake"
@@ -89,7 +87,7 @@ func New(db *redisdb.DB, o Options) *Locker {
 	o = o.or(Options{Lease: defaultLease, Retention: defaultRetention, MaxAttempts: defaultMaxAttempts})
 	get := func(name string) *redisdb.Script { return redisdb.MustScript(Lua, "lua/"+name+".lua") }
 	l := &Locker{db: db, o: o, acquire: get("lock_acquire"), renew: get("lock_renew"), end: get("lock_end"), look: get("lock_look")}
-	l.handOvers = wake.NewLine(func(ctx context.Context) *redis.PubSub { return db.Blocking().Subscribe(ctx) })
+	l.handOvers = wake.NewLine(db.Blocking())
 	return l
 }
 

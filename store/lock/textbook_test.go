@@ -26,7 +26,7 @@ type contender interface {
 // check of the value, a write of the next number or of DONE, DEL to unlock.
 // Each worker has one attempt, and the last one cleans up.
 type textbookLock struct {
-	c     redis.UniversalClient
+	c     redis.Cmdable
 	key   string
 	tried bool
 }

@@ -179,7 +179,7 @@ func TestFaultsOfTheTextbook(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db := storetest.Open(t, server.URL())
-			textbook := &textbookQueue{c: db.Client(), key: "textbook:" + strings.ToLower(name)}
+			textbook := &textbookQueue{c: db.Client().(redis.UniversalClient), key: "textbook:" + strings.ToLower(name)}
 			if check(textbook) == "" {
 				t.Error("the check does not find the fault in the textbook's way")
 			}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"sync"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // theMaster is the name of the only master. The masters of a Cluster have their addresses as names.
@@ -51,7 +49,7 @@ func (a *absences) note(answered map[string]bool, now time.Time) {
 func (db *DB) BackSince(ctx context.Context, key string) (at time.Time, away bool) {
 	name := theMaster
 	if db.cluster != nil {
-		c, err := db.cluster.client.MasterForKey(ctx, key)
+		c, err := masterOf(ctx, db.client, key)
 		if err != nil {
 			return time.Time{}, true
 		}
@@ -64,9 +62,9 @@ func (db *DB) BackSince(ctx context.Context, key string) (at time.Time, away boo
 }
 
 // nameOf is the name of a master.
-func (db *DB) nameOf(c *redis.Client) string {
+func (db *DB) nameOf(c Client) string {
 	if db.cluster == nil {
 		return theMaster
 	}
-	return c.Options().Addr
+	return addrOf(c)
 }

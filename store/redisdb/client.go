@@ -33,14 +33,14 @@ const (
 )
 
 // newClient makes one client; nothing is dialled before its first command.
-func (t *target) newClient(o Options, poolSize int) redis.UniversalClient {
+func (t *target) newClient(o Options, poolSize int) Client {
 	switch t.kind {
 	case kindSentinel:
-		return redis.NewFailoverClient(t.options(o, poolSize).Failover())
+		return redis.NewFailoverClient(optionsOf(t, o, poolSize).Failover())
 	case kindCluster:
-		return redis.NewClusterClient(t.clusterOptions(o, poolSize))
+		return redis.NewClusterClient(clusterOptionsOf(t, o, poolSize))
 	default:
-		return redis.NewClient(t.options(o, poolSize).Simple())
+		return redis.NewClient(optionsOf(t, o, poolSize).Simple())
 	}
 }
 
@@ -48,11 +48,11 @@ func (t *target) newClient(o Options, poolSize int) redis.UniversalClient {
 // answer was lost, and the entries of the first read would stay pending unnoticed. So this client
 // repeats nothing and does not follow redirections either. A redirection makes it read the map of
 // slots again.
-func (t *target) newBlocking(o Options) redis.UniversalClient {
+func (t *target) newBlocking(o Options) Client {
 	if t.kind != kindCluster {
 		return t.newClient(o, blockingPoolSize)
 	}
-	options := t.clusterOptions(o, blockingPoolSize)
+	options := clusterOptionsOf(t, o, blockingPoolSize)
 	options.MaxRedirects = noRetry
 	return redis.NewClusterClient(options)
 }
@@ -67,8 +67,8 @@ func (t *target) tlsConfig(o Options) *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12}
 }
 
-// options are the settings of a client, in the form for all kinds.
-func (t *target) options(o Options, poolSize int) *redis.UniversalOptions {
+// optionsOf are the settings of a client, in the form for all kinds.
+func optionsOf(t *target, o Options, poolSize int) *redis.UniversalOptions {
 	return &redis.UniversalOptions{
 		Addrs: t.addrs, MasterName: t.master, DB: t.db, Username: t.username, Password: t.password,
 		SentinelUsername: t.sentinelUsername, SentinelPassword: t.sentinelPassword,
@@ -82,8 +82,8 @@ func (t *target) options(o Options, poolSize int) *redis.UniversalOptions {
 	}
 }
 
-func (t *target) clusterOptions(o Options, poolSize int) *redis.ClusterOptions {
-	options := t.options(o, poolSize).Cluster()
+func clusterOptionsOf(t *target, o Options, poolSize int) *redis.ClusterOptions {
+	options := optionsOf(t, o, poolSize).Cluster()
 	options.ClusterStateReloadInterval = reloadInterval // the only one that the common form lacks
 	return options
 }
@@ -107,7 +107,7 @@ func (db *DB) Pools() []Pool {
 
 // poolOf sums up a client's connections: pipelines, which carry most commands, have a pool of
 // their own.
-func poolOf(name string, c redis.UniversalClient) Pool {
+func poolOf(name string, c Client) Pool {
 	p, s := Pool{Name: name}, c.PoolStats()
 	for _, s := range []*redis.PoolStats{s, (*redis.PoolStats)(s.PipelineStats)} {
 		if s == nil {

@@ -2,7 +2,6 @@ package redisdb
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -16,7 +15,7 @@ const clockFresh = 10 * time.Second
 // clockReadings are the last readings of the masters' clocks.
 type clockReadings struct {
 	mu   sync.Mutex
-	last map[*redis.Client]clockReading
+	last map[Client]clockReading
 }
 
 type clockReading struct {
@@ -49,7 +48,7 @@ func (db *DB) Now(ctx context.Context, key string) (time.Time, error) {
 	db.clocks.mu.Lock()
 	defer db.clocks.mu.Unlock()
 	if db.clocks.last == nil {
-		db.clocks.last = map[*redis.Client]clockReading{}
+		db.clocks.last = map[Client]clockReading{}
 	}
 	db.clocks.last[node] = clockReading{told, time.Now()}
 	return told, nil
@@ -73,17 +72,6 @@ func middle(all []clockReading) *clockReading {
 	return &all[len(all)/2]
 }
 
-// masterOf is the client of the master that has a key.
-func masterOf(ctx context.Context, client redis.UniversalClient, key string) (*redis.Client, error) {
-	switch client := client.(type) {
-	case *redis.Client:
-		return client, nil
-	case *redis.ClusterClient:
-		return client.MasterForKey(ctx, key)
-	}
-	return nil, fmt.Errorf("find the master of a key: client of type %T", client)
-}
-
 // clockOf is TIME of the master that has a key. The command itself names none.
 type clockOf struct {
 	*redis.TimeCmd
@@ -95,7 +83,7 @@ type clockOf struct {
 // has that key. The clocks of masters differ: compare each with itself.
 func (db *DB) Clocks(ctx context.Context, keys []string) (cmds []redis.Cmder, of []*redis.TimeCmd) {
 	of = make([]*redis.TimeCmd, len(keys))
-	clocks := map[*redis.Client]*redis.TimeCmd{}
+	clocks := map[Client]*redis.TimeCmd{}
 	for i, key := range keys {
 		node, err := masterOf(ctx, db.client, key)
 		if err != nil {

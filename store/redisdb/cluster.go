@@ -50,9 +50,9 @@ func afterStreams(args []any) int {
 // would do it too, but sends a whole batch again after one lost answer and
 // does not say so.
 func (db *DB) sendCluster(ctx context.Context, cmds []redis.Cmder) {
-	nodes := map[*redis.Client][]redis.Cmder{}
+	nodes := map[Client][]redis.Cmder{}
 	for _, cmd := range cmds {
-		node, err := db.cluster.client.MasterForKey(ctx, firstKey(cmd))
+		node, err := masterOf(ctx, db.client, firstKey(cmd))
 		if err != nil {
 			cmd.SetErr(notSent{err})
 			continue

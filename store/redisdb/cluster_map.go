@@ -33,13 +33,13 @@ const (
 // minute, in an outage all callers want a new one, and that of a Cluster with many ranges has some 10 KB. So
 // callers share readings, and the clients read a map only if it is new.
 type clusterMap struct {
-	client, blocking *redis.ClusterClient
-	readings         *batch.Group[struct{}, []*redis.Client]
+	client, blocking Client
+	readings         *batch.Group[struct{}, []Client]
 	last             atomic.Pointer[mastersAt] // nil: none was read yet
 
 	// Of the readings, which come one after the other:
 	step     time.Duration // the time of each of its steps
-	nodes    []*redis.Client
+	nodes    []Client
 	seen     uint64    // digest of the map
 	changed  time.Time // when it was first seen
 	reloaded time.Time // when the clients read the map last
@@ -47,11 +47,11 @@ type clusterMap struct {
 
 // mastersAt are the masters of a map, and when it was read; the zero time: it may be outdated.
 type mastersAt struct {
-	nodes []*redis.Client
+	nodes []Client
 	at    time.Time
 }
 
-func newClusterMap(client, blocking *redis.ClusterClient, timeout time.Duration) *clusterMap {
+func newClusterMap(client, blocking Client, timeout time.Duration) *clusterMap {
 	m := &clusterMap{client: client, blocking: blocking, step: timeout / mapParts}
 	m.readings = batch.New(batch.Options{Timeout: 2 * m.step, Rest: mapRest}, m.readNow)
 	return m
@@ -66,13 +66,13 @@ func (m *clusterMap) invalidate() {
 
 // read returns the masters of a map whose reading began after the call, and which other callers share. If no node
 // answers, they are those of the last one.
-func (m *clusterMap) read(ctx context.Context) ([]*redis.Client, error) {
+func (m *clusterMap) read(ctx context.Context) ([]Client, error) {
 	return m.readings.Do(ctx, struct{}{})
 }
 
 // readNow asks a master for the map, and has the clients read it if it is new, if none could be asked, and from time
 // to time: the clients may have asked a node that did not know the new map yet.
-func (m *clusterMap) readNow(ctx context.Context, _ []struct{}) (_ []*redis.Client, err error) {
+func (m *clusterMap) readNow(ctx context.Context, _ []struct{}) (_ []Client, err error) {
 	now := time.Now()
 	first := len(m.nodes) == 0
 	if first { // and once more below, so that the clients' map is not older than the one that is seen
@@ -124,13 +124,13 @@ func mastersDigest(slots []redis.ClusterSlot) uint64 {
 
 // reload has both clients read the map, and returns its masters. The library asks one node after the other, in an
 // order of its own, and one may hang. Then it has the last map; before the first one, several readings at once.
-func (m *clusterMap) reload(ctx context.Context) (nodes []*redis.Client, err error) {
-	m.blocking.ReloadState(ctx) // soon
+func (m *clusterMap) reload(ctx context.Context) (nodes []Client, err error) {
+	reloadMap(ctx, m.blocking)
 	if len(m.nodes) > 0 {
 		return m.takeOver(ctx)
 	}
 	type result struct {
-		nodes []*redis.Client
+		nodes []Client
 		err   error
 	}
 	results := make(chan result, firstReadings)
@@ -150,9 +150,9 @@ func (m *clusterMap) reload(ctx context.Context) (nodes []*redis.Client, err err
 }
 
 // takeOver has the client of the requests read the map.
-func (m *clusterMap) takeOver(ctx context.Context) (nodes []*redis.Client, err error) {
+func (m *clusterMap) takeOver(ctx context.Context) (nodes []Client, err error) {
 	var mu sync.Mutex
-	err = m.client.ForEachMaster(ctx, func(_ context.Context, c *redis.Client) error {
+	err = forEachMaster(ctx, m.client, func(_ context.Context, c Client) error {
 		mu.Lock()
 		defer mu.Unlock()
 		nodes = append(nodes, c)
@@ -162,7 +162,7 @@ func (m *clusterMap) takeOver(ctx context.Context) (nodes []*redis.Client, err e
 }
 
 // masters returns the masters of a map that is not much older than reloadInterval.
-func (m *clusterMap) masters(ctx context.Context) ([]*redis.Client, error) {
+func (m *clusterMap) masters(ctx context.Context) ([]Client, error) {
 	if last := m.last.Load(); last != nil && time.Since(last.at) < reloadInterval {
 		return last.nodes, nil
 	}
@@ -170,7 +170,7 @@ func (m *clusterMap) masters(ctx context.Context) ([]*redis.Client, error) {
 }
 
 // known returns the masters of the last map, however old it is. It reads the map only if none was read before.
-func (m *clusterMap) known(ctx context.Context) ([]*redis.Client, error) {
+func (m *clusterMap) known(ctx context.Context) ([]Client, error) {
 	if last := m.last.Load(); last != nil {
 		return last.nodes, nil
 	}
@@ -178,10 +178,10 @@ func (m *clusterMap) known(ctx context.Context) ([]*redis.Client, error) {
 }
 
 // node is the master with an address; nil: the map has none.
-func (m *clusterMap) node(ctx context.Context, addr string) *redis.Client {
+func (m *clusterMap) node(ctx context.Context, addr string) Client {
 	nodes, _ := m.masters(ctx)
 	for _, c := range nodes {
-		if c.Options().Addr == addr {
+		if addrOf(c) == addr {
 			return c
 		}
 	}
@@ -190,14 +190,14 @@ func (m *clusterMap) node(ctx context.Context, addr string) *redis.Client {
 
 // eachMaster calls f for every master, on a Cluster at the same time. If it fails for one, the next call reads
 // the map of slots again.
-func (db *DB) eachMaster(ctx context.Context, f func(context.Context, *redis.Client) error) error {
+func (db *DB) eachMaster(ctx context.Context, f func(context.Context, Client) error) error {
 	return db.eachOf(ctx, (*clusterMap).masters, f)
 }
 
 // eachOf is eachMaster for the masters that a method of the map gives.
-func (db *DB) eachOf(ctx context.Context, masters func(*clusterMap, context.Context) ([]*redis.Client, error), f func(context.Context, *redis.Client) error) error {
+func (db *DB) eachOf(ctx context.Context, masters func(*clusterMap, context.Context) ([]Client, error), f func(context.Context, Client) error) error {
 	if db.cluster == nil {
-		return f(ctx, db.client.(*redis.Client))
+		return f(ctx, db.client)
 	}
 	nodes, err := masters(db.cluster, ctx)
 	if err != nil {

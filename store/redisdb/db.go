@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
 	"fanfare/api"
@@ -57,8 +56,8 @@ func (o Options) withDefaults(k kind) Options {
 type DB struct {
 	o        Options
 	kind     kind
-	client   redis.UniversalClient
-	blocking redis.UniversalClient
+	client   Client
+	blocking Client
 	embedded *embedded
 	loaded   bool // Load is done
 	queues   callQueues
@@ -89,7 +88,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	db.client = t.newClient(o, o.PoolSize)
 	db.blocking = t.newBlocking(o)
 	if t.kind == kindCluster {
-		db.cluster = newClusterMap(db.client.(*redis.ClusterClient), db.blocking.(*redis.ClusterClient), o.Timeout)
+		db.cluster = newClusterMap(db.client, db.blocking, o.Timeout)
 	}
 	return db, nil
 }
@@ -153,10 +152,10 @@ func (db *DB) Timeout() time.Duration { return db.o.Timeout }
 // Client is the pool of the requests, for reads and administration. It never
 // repeats a command of one node; a Cluster's client follows redirections.
 // Send writes whose outcome matters with Share or Pipeline.
-func (db *DB) Client() redis.UniversalClient { return db.client }
+func (db *DB) Client() Client { return db.client }
 
 // Blocking is a client with separate connections, for blocking reads and pub/sub.
-func (db *DB) Blocking() redis.UniversalClient { return db.blocking }
+func (db *DB) Blocking() Client { return db.blocking }
 
 // ErrPartlyAway is in the chain of Ping's error while some masters of a Cluster serve their
 // slots and others do not.
@@ -174,7 +173,7 @@ func (db *DB) Ping(ctx context.Context) (time.Duration, error) {
 	defer cancel()
 	var serving atomic.Int64
 	start := time.Now()
-	err := db.eachMaster(ctx, func(ctx context.Context, c *redis.Client) error {
+	err := db.eachMaster(ctx, func(ctx context.Context, c Client) error {
 		err := db.pingMaster(ctx, c)
 		if err == nil {
 			serving.Add(1)
@@ -192,7 +191,7 @@ func (db *DB) Ping(ctx context.Context) (time.Duration, error) {
 	return took, err
 }
 
-func (db *DB) pingMaster(ctx context.Context, c *redis.Client) error {
+func (db *DB) pingMaster(ctx context.Context, c Client) error {
 	if db.kind != kindCluster {
 		return c.Del(ctx, neverKey).Err() // PING is answered also where changes are refused
 	}

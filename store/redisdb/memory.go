@@ -9,8 +9,6 @@ import (
 	"strconv"
 	"sync"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 const (
@@ -89,7 +87,7 @@ func (db *DB) read(ctx context.Context) (all *Reading, answered map[string]bool)
 	var mu sync.Mutex
 	var clocks []clockReading
 	answered, least := map[string]bool{}, int64(math.MaxInt64)
-	_ = db.eachMaster(ctx, func(ctx context.Context, c *redis.Client) error { // answered says which failed
+	_ = db.eachMaster(ctx, func(ctx context.Context, c Client) error { // answered says which failed
 		one, clock, err := readMaster(ctx, c)
 		mu.Lock()
 		defer mu.Unlock()
@@ -118,7 +116,7 @@ func (db *DB) read(ctx context.Context) (all *Reading, answered map[string]bool)
 }
 
 // readMaster reads a master's memory and clock. The clock is also given if the memory cannot be read.
-func readMaster(ctx context.Context, c *redis.Client) (r Reading, clock clockReading, err error) {
+func readMaster(ctx context.Context, c Client) (r Reading, clock clockReading, err error) {
 	pipe := c.Pipeline()
 	memory, told := pipe.InfoMap(ctx, "memory"), pipe.Time(ctx)
 	ping := pipe.Ping(ctx) // which a master refuses while it loads its data
@@ -165,7 +163,7 @@ func (db *DB) Check(ctx context.Context) []string {
 	}
 	var mu sync.Mutex
 	var found []string
-	err := db.eachMaster(ctx, func(ctx context.Context, c *redis.Client) error {
+	err := db.eachMaster(ctx, func(ctx context.Context, c Client) error {
 		warnings := checkNode(ctx, c, settings)
 		mu.Lock()
 		defer mu.Unlock()
@@ -192,9 +190,9 @@ var (
 
 type setting struct{ name, value, why string }
 
-func checkNode(ctx context.Context, c *redis.Client, settings []setting) []string {
+func checkNode(ctx context.Context, c Client, settings []setting) []string {
 	var found []string
-	addr := c.Options().Addr
+	addr := addrOf(c)
 	for _, w := range settings {
 		got, err := c.ConfigGet(ctx, w.name).Result()
 		switch {
@@ -211,8 +209,8 @@ func checkNode(ctx context.Context, c *redis.Client, settings []setting) []strin
 }
 
 // tryChannel publishes and subscribes to a channel. Since Redis 7.0 a new user has no channels.
-func tryChannel(ctx context.Context, c *redis.Client) error {
-	sub := c.Subscribe(ctx, checkChannel)
+func tryChannel(ctx context.Context, c Client) error {
+	sub := Subscribe(ctx, c, checkChannel)
 	defer func() { _ = sub.Close() }()
 	_, err := sub.Receive(ctx)
 	return cmp.Or(err, c.Publish(ctx, checkChannel, "").Err())

@@ -61,7 +61,7 @@ func (r *Replicas) sendOne(ctx context.Context, cmd redis.Cmder) error {
 	if err != nil {
 		return err
 	}
-	conn := node.Conn()
+	conn := OwnConn(node)
 	defer conn.Close()
 	if err := r.process(ctx, conn, cmd); err != nil {
 		return err
@@ -74,7 +74,7 @@ func (r *Replicas) sendOne(ctx context.Context, cmd redis.Cmder) error {
 
 // process runs the command; a script that the server does not know is loaded
 // first. The command's own error is for its caller to read.
-func (r *Replicas) process(ctx context.Context, conn *redis.Conn, cmd redis.Cmder) error {
+func (r *Replicas) process(ctx context.Context, conn Conn, cmd redis.Cmder) error {
 	err := conn.Process(ctx, cmd)
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {
 		script := scriptOf(cmd)
@@ -97,7 +97,7 @@ func (r *Replicas) process(ctx context.Context, conn *redis.Conn, cmd redis.Cmde
 }
 
 // wait counts the replicas that have everything up to now.
-func (r *Replicas) wait(ctx context.Context, conn *redis.Conn, key string) error {
+func (r *Replicas) wait(ctx context.Context, conn Conn, key string) error {
 	patience := replicaTimeout
 	if end, ok := ctx.Deadline(); ok {
 		patience = min(patience, time.Until(end)/2)
@@ -123,7 +123,7 @@ func tooFewReplicas(have int64, need int) *api.Error {
 // MasterOf finds the node that has a key: a client of Blocking's kind, whose
 // connections the requests do not share. api.CodeUnavailable when a Cluster
 // cannot say.
-func (db *DB) MasterOf(ctx context.Context, key string) (*redis.Client, error) {
+func (db *DB) MasterOf(ctx context.Context, key string) (Client, error) {
 	node, err := masterOf(ctx, db.Blocking(), key)
 	if err != nil {
 		return nil, api.Errorf(api.CodeUnavailable, "Redis is out of reach").Because(err)

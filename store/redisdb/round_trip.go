@@ -122,7 +122,7 @@ func (db *DB) load(ctx context.Context, scripts map[*Script]struct{}) bool {
 		ctx, cancel = context.WithTimeout(ctx, db.o.Timeout/loadParts)
 		defer cancel()
 	}
-	err := db.eachOf(ctx, (*clusterMap).known, func(ctx context.Context, c *redis.Client) error { // reading the map could take all of this time
+	err := db.eachOf(ctx, (*clusterMap).known, func(ctx context.Context, c Client) error { // reading the map could take all of this time
 		pipe := c.Pipeline()
 		for s := range scripts {
 			pipe.ScriptLoad(ctx, s.source)
@@ -154,14 +154,14 @@ func (t *roundTrip) resend(ctx context.Context, again []int) {
 // send sends each command once to its node, to all nodes at the same time. The result is in the
 // error of each command.
 func (db *DB) send(ctx context.Context, cmds []redis.Cmder) {
-	if c, ok := db.client.(*redis.Client); ok {
-		pipe(ctx, c, cmds)
+	if db.cluster == nil {
+		pipe(ctx, db.client, cmds)
 		return
 	}
 	db.sendCluster(ctx, cmds)
 }
 
-func pipe(ctx context.Context, c *redis.Client, cmds []redis.Cmder) {
+func pipe(ctx context.Context, c Client, cmds []redis.Cmder) {
 	if len(cmds) == 0 {
 		return
 	}

@@ -164,12 +164,12 @@ func (db *DB) Eval(ctx context.Context, m Mode, s *Script, keys []string, args .
 // queueOf finds the queue of the master that has the command's key.
 func (db *DB) queueOf(ctx context.Context, cmd redis.Cmder) (*callQueue, error) {
 	addr := ""
-	if cluster, ok := db.client.(*redis.ClusterClient); ok {
-		node, err := cluster.MasterForKey(ctx, firstKey(cmd))
+	if db.cluster != nil {
+		node, err := masterOf(ctx, db.client, firstKey(cmd))
 		if err != nil {
 			return nil, asError(unsent, Read, err)
 		}
-		addr = node.Options().Addr
+		addr = addrOf(node)
 	}
 	db.queues.mu.RLock()
 	q := db.queues.byAddr[addr]

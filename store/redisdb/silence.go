@@ -27,12 +27,12 @@ const (
 // whole time-out. A probe in the background notices when such a master answers again.
 type silences struct {
 	mu     sync.Mutex
-	nodes  map[*redis.Client]context.CancelFunc // each ends its probe
+	nodes  map[Client]context.CancelFunc // each ends its probe
 	closed bool
 	probes sync.WaitGroup
 }
 
-func (s *silences) has(node *redis.Client) bool {
+func (s *silences) has(node Client) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, is := s.nodes[node]
@@ -40,7 +40,7 @@ func (s *silences) has(node *redis.Client) bool {
 }
 
 // pipeTo is pipe to a master of a Cluster, unless it is silent.
-func (db *DB) pipeTo(ctx context.Context, node *redis.Client, cmds []redis.Cmder) {
+func (db *DB) pipeTo(ctx context.Context, node Client, cmds []redis.Cmder) {
 	if db.silent.has(node) {
 		for _, cmd := range cmds {
 			cmd.SetErr(notSent{errSilent})
@@ -66,14 +66,14 @@ func noneAnswered(cmds []redis.Cmder) bool {
 
 // add notes a silent master, and probes it until it answers. Meanwhile the map is read again and again: a replica
 // may take over.
-func (s *silences) add(ctx context.Context, node *redis.Client, timeout time.Duration, m *clusterMap) {
+func (s *silences) add(ctx context.Context, node Client, timeout time.Duration, m *clusterMap) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, known := s.nodes[node]; known || s.closed {
 		return
 	}
 	if s.nodes == nil {
-		s.nodes = map[*redis.Client]context.CancelFunc{}
+		s.nodes = map[Client]context.CancelFunc{}
 	}
 	ctx, s.nodes[node] = context.WithCancel(ctx)
 	s.probes.Go(func() {
@@ -92,7 +92,7 @@ func (s *silences) add(ctx context.Context, node *redis.Client, timeout time.Dur
 
 // answers reports whether a PING to a master ends before its time-out. A refused connection
 // counts as an answer, and so does the closed client of a master that has left the Cluster.
-func answers(ctx context.Context, node *redis.Client, timeout time.Duration) bool {
+func answers(ctx context.Context, node Client, timeout time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	return !isTimeout(node.Ping(ctx).Err()) // the end of the context counts as a time-out
@@ -103,7 +103,7 @@ func isTimeout(err error) bool {
 	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
-func (s *silences) remove(node *redis.Client) {
+func (s *silences) remove(node Client) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.nodes[node]()

@@ -82,7 +82,7 @@ const loadBatch = 500
 
 // loadAll runs the commands of a snapshot. At the end a server that writes to a disk has written them: the snapshot is
 // removed soon.
-func (db *DB) loadAll(ctx context.Context, client *redis.Client, commands [][]string) error {
+func (db *DB) loadAll(ctx context.Context, client Client, commands [][]string) error {
 	if err := client.Set(ctx, loadMark, "1", 0).Err(); err != nil {
 		return err
 	}

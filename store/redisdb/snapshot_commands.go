@@ -15,7 +15,7 @@ const commandBatch = 512
 
 // commands are the commands that make the data of the embedded Redis again, in an empty Redis of any
 // kind. Nothing else may use it meanwhile. The client is one of it.
-func (e *embedded) commands(ctx context.Context, client redis.UniversalClient) ([][]string, error) {
+func (e *embedded) commands(ctx context.Context, client Client) ([][]string, error) {
 	var out [][]string
 	for _, key := range e.server.Keys() {
 		made, err := e.commandsFor(ctx, client, key)
@@ -30,7 +30,7 @@ func (e *embedded) commands(ctx context.Context, client redis.UniversalClient) (
 	return out, nil
 }
 
-func (e *embedded) commandsFor(ctx context.Context, client redis.UniversalClient, key string) ([][]string, error) {
+func (e *embedded) commandsFor(ctx context.Context, client Client, key string) ([][]string, error) {
 	switch kind := e.server.Type(key); kind {
 	case "string":
 		value, err := e.server.Get(key)
@@ -77,7 +77,7 @@ func inBatches(name, key string, words []string) [][]string {
 
 // streamCommands make a stream with its entries, its last id, its groups, their consumers and what is
 // pending for them.
-func (e *embedded) streamCommands(ctx context.Context, client redis.UniversalClient, key string) ([][]string, error) {
+func (e *embedded) streamCommands(ctx context.Context, client Client, key string) ([][]string, error) {
 	entries, err := e.server.Stream(key)
 	if err != nil {
 		return nil, err
@@ -113,7 +113,7 @@ func (e *embedded) streamCommands(ctx context.Context, client redis.UniversalCli
 
 // consumerCommands make the consumers of a group, and what is pending for them of the entries that
 // are there.
-func consumerCommands(ctx context.Context, client redis.UniversalClient, key, group string, there map[string]bool) ([][]string, error) {
+func consumerCommands(ctx context.Context, client Client, key, group string, there map[string]bool) ([][]string, error) {
 	var out [][]string
 	consumers, err := client.XInfoConsumers(ctx, key, group).Result()
 	if err != nil {

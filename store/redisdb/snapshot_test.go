@@ -35,7 +35,7 @@ func mustOpenSnapshot(t *testing.T, file string, log *storetest.Lines) *redisdb.
 }
 
 // mustFill writes values of every type that fanfare uses, with their special cases.
-func mustFill(t *testing.T, c redis.UniversalClient) {
+func mustFill(t *testing.T, c redisdb.Client) {
 	t.Helper()
 	many, fields, scores := []any{"RPUSH", "list:long"}, []any{"HSET", "hash:long"}, []any{"ZADD", "scores:long"}
 	for i := range 1500 {
@@ -65,7 +65,7 @@ func mustFill(t *testing.T, c redis.UniversalClient) {
 
 // describe lists everything in a Redis, one value a line. Times to live and idle times are rounded to
 // minutes.
-func describe(t *testing.T, c redis.UniversalClient) string {
+func describe(t *testing.T, c redisdb.Client) string {
 	t.Helper()
 	ctx := t.Context()
 	var out []string
@@ -113,7 +113,7 @@ func summary(values []string) string {
 	return fmt.Sprintf("%q", values)
 }
 
-func describeStream(t *testing.T, c redis.UniversalClient, key string) (out []string) {
+func describeStream(t *testing.T, c redisdb.Client, key string) (out []string) {
 	t.Helper()
 	ctx := t.Context()
 	for _, entry := range c.XRange(ctx, key, "-", "+").Val() {

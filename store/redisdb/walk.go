@@ -3,8 +3,6 @@ package redisdb
 import (
 	"context"
 	"fmt"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // walkPage is about how many keys one command looks at.
@@ -13,7 +11,7 @@ const walkPage = 1000
 // Walk calls f with the names of the keys that match a pattern, page by page, on every master. It
 // looks at every key of Redis. Each key that is there all the time comes at least once.
 func (db *DB) Walk(ctx context.Context, pattern string, f func(ctx context.Context, keys []string) error) error {
-	walk := func(ctx context.Context, node *redis.Client) error {
+	walk := func(ctx context.Context, node Client) error {
 		for cursor := uint64(0); ; {
 			keys, next, err := node.Scan(ctx, cursor, pattern, walkPage).Result()
 			if err != nil {
@@ -29,12 +27,8 @@ func (db *DB) Walk(ctx context.Context, pattern string, f func(ctx context.Conte
 			}
 		}
 	}
-	if cluster, ok := db.client.(*redis.ClusterClient); ok {
-		return cluster.ForEachMaster(ctx, walk)
+	if db.cluster != nil {
+		return forEachMaster(ctx, db.client, walk)
 	}
-	node, err := masterOf(ctx, db.client, "")
-	if err != nil {
-		return db.Err(err, Read)
-	}
-	return walk(ctx, node)
+	return walk(ctx, db.client)
 }

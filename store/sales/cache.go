@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"fanfare/api"
+	"fanfare/store/redisdb"
 	"fanfare/store/stock"
 )
 
@@ -244,9 +245,8 @@ func (s *Store) listen(ctx context.Context) {
 		<-ctx.Done()
 		return
 	}
-	sub := s.db.Blocking().PSubscribe(ctx, stock.ChangesPattern)
-	defer sub.Close()
-	events := sub.ChannelWithSubscriptions(redis.WithChannelSize(1024))
+	events, end := redisdb.SubscribePattern(ctx, s.db.Blocking(), stock.ChangesPattern, 1024)
+	defer end()
 	for {
 		select {
 		case <-ctx.Done():

@@ -139,7 +139,7 @@ func TestS17_ThereAndBack(t *testing.T) {
 func (p *process) awaitReplicated(s *storetest.RedisSentinel) {
 	p.t.Helper()
 	storetest.Eventually(p.t, patience, "the replica has everything", func() bool {
-		n, err := s.First.Client().Wait(p.t.Context(), 1, time.Second).Result()
+		n, err := s.First.Wait(p.t.Context(), 1, time.Second)
 		return err == nil && n == 1
 	})
 }

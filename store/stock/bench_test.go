@@ -31,7 +31,7 @@ const plenty = 1 << 40
 // nought, an optimistic transaction (WATCH), and a lock around GET and SET.
 func BenchmarkDeduct(b *testing.B) {
 	db := storetest.Open(b, storetest.Redis(b).URL())
-	c := db.Client()
+	c := db.Client().(redis.UniversalClient)
 	locks := redsync.New(goredis.NewPool(c))
 	ways := []struct {
 		name string

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
-
 	"fanfare/api"
 	"fanfare/store/redisdb"
 	"fanfare/store/storetest"
@@ -76,7 +74,7 @@ func mainThread(b *testing.B, db *redisdb.DB) float64 {
 
 // scriptTime is what all scripts took, in microseconds.
 func scriptTime(b *testing.B, db *redisdb.DB) float64 {
-	text, err := db.Client().(*redis.Client).Info(b.Context(), "commandstats").Result()
+	text, err := db.Client().Info(b.Context(), "commandstats").Result()
 	storetest.Must(b, err)
 	_, evals, _ := strings.Cut(text, "cmdstat_evalsha:")
 	return infoNumber(evals, "usec=")

@@ -331,7 +331,7 @@ func TestS14_NoHoldIsUnknownWithoutReplicas(t *testing.T) {
 	mustSay(api.CodeUnknownOutcome)
 	storetest.Redis(t, "--replicaof", fmt.Sprintf("127.0.0.1 %d", first.Port()))
 	storetest.Eventually(t, patience, "a replica follows", func() bool {
-		n, err := first.Client().Wait(t.Context(), 1, time.Second).Result()
+		n, err := first.Wait(t.Context(), 1, time.Second)
 		return err == nil && n == 1
 	})
 	mustSay(api.CodeNotFound)

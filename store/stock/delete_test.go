@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"fanfare/api"
+	"fanfare/store/redisdb"
 	"fanfare/store/storetest"
 )
 
@@ -20,7 +21,7 @@ func (w *liveWorld) left() (keys []string) {
 	w.t.Helper()
 	ctx := context.Background()
 	var mu sync.Mutex // the masters are asked at the same time
-	look := func(c redis.UniversalClient) error {
+	look := func(c redisdb.Client) error {
 		for _, key := range c.Keys(ctx, "ff:{sale:"+w.sale+":*").Val() {
 			if c.TTL(ctx, key).Val() < 0 {
 				mu.Lock()

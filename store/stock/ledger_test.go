@@ -215,7 +215,7 @@ func TestS4_TheEndOfALargeLedger(t *testing.T) {
 }
 
 // freedBeside is how many values a server has freed, or is about to free, in its own thread for that.
-func freedBeside(t testing.TB, c *redis.Client) (n int) {
+func freedBeside(t testing.TB, c redis.Cmdable) (n int) {
 	t.Helper()
 	for _, line := range strings.Fields(c.Info(t.Context(), "memory").Val()) {
 		for _, name := range []string{"lazyfreed_objects:", "lazyfree_pending_objects:"} {

@@ -227,7 +227,7 @@ func agree(ctx context.Context, clients []*redis.Client, replicas int) bool {
 }
 
 // linked reports whether a replica follows its master.
-func linked(ctx context.Context, replica *redis.Client) bool {
+func linked(ctx context.Context, replica redis.Cmdable) bool {
 	text, err := replica.Info(ctx, "replication").Result()
 	return err == nil && strings.Contains(text, "master_link_status:up")
 }

@@ -49,12 +49,12 @@ func Faulty(t testing.TB, db *redisdb.DB, f Fault) *redisdb.DB {
 // name is "".
 func FaultyBy(t testing.TB, db *redisdb.DB, names func(redis.Cmder) string, f Fault) *redisdb.DB {
 	t.Helper()
-	faulty, err := redisdb.Open(t.Context(), redisdb.Options{URL: urlOf(db), Timeout: faultTimeout})
+	faulty, err := redisdb.Open(t.Context(), redisdb.Options{URL: URLOf(db), Timeout: faultTimeout})
 	if err != nil {
 		t.Fatalf("open redis again: %v", err)
 	}
 	t.Cleanup(func() { _ = faulty.Close() })
-	for _, client := range []redis.UniversalClient{faulty.Client(), faulty.Blocking()} {
+	for _, client := range []redisdb.Client{faulty.Client(), faulty.Blocking()} {
 		hook := &faultHook{name: names, fault: f, asked: map[redis.Cmder]error{}}
 		if cluster, ok := client.(*redis.ClusterClient); ok {
 			cluster.OnNewNode(func(node *redis.Client) { node.AddHook(hook) })
@@ -65,8 +65,8 @@ func FaultyBy(t testing.TB, db *redisdb.DB, names func(redis.Cmder) string, f Fa
 	return faulty
 }
 
-// urlOf is the URL of a Redis.
-func urlOf(db *redisdb.DB) string {
+// URLOf is the URL of a Redis.
+func URLOf(db *redisdb.DB) string {
 	if cluster, ok := db.Client().(*redis.ClusterClient); ok {
 		return "redis+cluster://" + strings.Join(cluster.Options().Addrs, ",")
 	}

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"fanfare/store/redisdb"
 )
 
 // startTimeout is how long a server may take to answer. The machine may be very busy, and the
@@ -29,7 +31,7 @@ type RedisServer struct {
 	mu     sync.Mutex
 	cmd    *exec.Cmd
 	exited chan struct{}
-	client *redis.Client
+	client redisdb.Client
 }
 
 // Redis starts a redis-server on a free loopback port, without persistence
@@ -87,13 +89,18 @@ func (s *RedisServer) MustUser(t testing.TB, rules ...string) (url string) {
 func (s *RedisServer) Port() int { return s.port }
 
 // Client is a plain client with which a test reads Redis directly.
-func (s *RedisServer) Client() *redis.Client {
+func (s *RedisServer) Client() redisdb.Client {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.client == nil {
 		s.client = redis.NewClient(&redis.Options{Addr: s.Addr(), Protocol: 2, DisableIdentity: true})
 	}
 	return s.client
+}
+
+// Wait waits until so many replicas have everything that Client wrote, at most for limit, and returns how many have it.
+func (s *RedisServer) Wait(ctx context.Context, replicas int, limit time.Duration) (int64, error) {
+	return s.Client().(*redis.Client).Wait(ctx, replicas, limit).Result()
 }
 
 // Kill ends the process at once, as kill -9 does, and waits for its end.

@@ -30,7 +30,7 @@ type Values struct {
 func NewValues(db *redisdb.DB) *Values {
 	return &Values{
 		db: db, space: newSpace(db, kindValues, func(time.Time, []*call) {}),
-		changes: wake.NewLine(func(ctx context.Context) *redis.PubSub { return db.Blocking().Subscribe(ctx) }),
+		changes: wake.NewLine(db.Blocking()),
 	}
 }
 

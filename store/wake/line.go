@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"fanfare/store/redisdb"
 )
 
 const (
@@ -23,7 +25,7 @@ const (
 // Line is the single connection through which all waiters of one kind hear of changes. It is open only while
 // somebody waits. It is safe for concurrent use.
 type Line struct {
-	open    func(ctx context.Context) *redis.PubSub
+	client  redisdb.Client
 	changes chan struct{} // has a value if changed has some
 
 	mu      sync.Mutex
@@ -39,9 +41,9 @@ type topic struct {
 	waiters map[chan struct{}]struct{}
 }
 
-// NewLine makes a line; open makes its connections, and subscribes to nothing.
-func NewLine(open func(context.Context) *redis.PubSub) *Line {
-	return &Line{open: open, changes: make(chan struct{}, 1), topics: map[string]*topic{}, changed: map[string]struct{}{}}
+// NewLine makes a line over a client for pub/sub. It opens nothing.
+func NewLine(client redisdb.Client) *Line {
+	return &Line{client: client, changes: make(chan struct{}, 1), topics: map[string]*topic{}, changed: map[string]struct{}{}}
 }
 
 // Join subscribes a waiter to a channel. wake gets a value once the subscription is live: a
@@ -100,7 +102,7 @@ func (l *Line) run(ctx context.Context) {
 // serve has one connection until nobody waits. lost: the connection was lost before.
 func (l *Line) serve(ctx context.Context) (lost bool) {
 	ctx, end := context.WithCancel(ctx)
-	sub := l.open(ctx)
+	sub := redisdb.Subscribe(ctx, l.client)
 	silence := NewSilence(sub, silentAfter)
 	// In a Cluster a connection begins at any node while it has no channel, and each node gets all messages. So after one
 	// that hangs another one is tried.
@@ -186,7 +188,7 @@ func (l *Line) forget() (more bool) {
 
 // receive wakes waiters until ctx ends. If the connection breaks, go-redis makes another one and subscribes again, which may
 // be one to a node that hangs. A message of an earlier subscription may wake a waiter needlessly, which does no harm.
-func (l *Line) receive(ctx context.Context, sub *redis.PubSub, silence *Silence) {
+func (l *Line) receive(ctx context.Context, sub redisdb.Subscription, silence *Silence) {
 	for {
 		event, err := sub.Receive(ctx)
 		if ctx.Err() != nil {

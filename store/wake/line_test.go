@@ -1,11 +1,9 @@
 package wake_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
 	"fanfare/store/storetest"
@@ -20,7 +18,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestLine(t *testing.T) {
 	t.Parallel()
 	db := storetest.Open(t, storetest.Redis(t).URL())
-	line := wake.NewLine(func(ctx context.Context) *redis.PubSub { return db.Blocking().Subscribe(ctx) })
+	line := wake.NewLine(db.Blocking())
 	join := func(channel string) (woken func(what string), leave func()) {
 		told := line.Join(t.Context(), channel)
 		return func(what string) {

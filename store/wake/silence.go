@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	"fanfare/store/redisdb"
 )
 
 // pingTime bounds the sending of a PING.
@@ -14,7 +14,7 @@ const pingTime = time.Second
 // Silence notices that a connection of pub/sub is dead although it looks open: go-redis sends a PING from time to time, but
 // does not miss the answer.
 type Silence struct {
-	sub      *redis.PubSub
+	sub      redisdb.Subscription
 	after    time.Duration
 	began    time.Time
 	received atomic.Int64  // when something last came, in ns since began
@@ -23,7 +23,7 @@ type Silence struct {
 
 // NewSilence watches a connection to which something is being sent just now. after is how long it may receive nothing
 // until it is sent a PING, and how long the answer may take.
-func NewSilence(sub *redis.PubSub, after time.Duration) *Silence {
+func NewSilence(sub redisdb.Subscription, after time.Duration) *Silence {
 	return &Silence{sub: sub, after: after, began: time.Now()}
 }
 

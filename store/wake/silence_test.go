@@ -2,7 +2,6 @@ package wake_test
 
 import (
 	"bytes"
-	"context"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -18,7 +17,7 @@ const soon = 30 * time.Second
 
 // joined is a line to a Redis with one waiter.
 func joined(t *testing.T, db *redisdb.DB) (line *wake.Line, told chan struct{}) {
-	line = wake.NewLine(func(ctx context.Context) *redis.PubSub { return db.Blocking().Subscribe(ctx) })
+	line = wake.NewLine(db.Blocking())
 	told = line.Join(t.Context(), "a")
 	t.Cleanup(func() { line.Leave("a", told) })
 	return line, told
@@ -34,7 +33,7 @@ func mustWake(t *testing.T, told chan struct{}, what string) {
 }
 
 // subscribers counts the connections that a server has for the channel.
-func subscribers(t *testing.T, c redis.UniversalClient) int64 {
+func subscribers(t *testing.T, c redis.Cmdable) int64 {
 	return c.PubSubNumSub(t.Context(), "a").Val()["a"]
 }
 

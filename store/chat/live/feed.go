@@ -25,9 +25,9 @@ const (
 // feed is a connection for pub/sub: to any server that the client chooses, or to the master of a
 // Cluster that has the slots of the channels.
 type feed struct {
-	sub              *redis.PubSub
-	node             *redis.Client // the master, nil for any server
-	sharded          bool          // the master knows SSUBSCRIBE; set before it is open
+	sub              redisdb.Subscription
+	node             redisdb.Client // the master, nil for any server
+	sharded          bool           // the master knows SSUBSCRIBE; set before it is open
 	opened, broken   atomic.Bool
 	refusal, refused atomic.Bool // a subscription was refused; and it is time to ask again
 	silence          *wake.Silence
@@ -36,13 +36,13 @@ type feed struct {
 
 // open makes a feed for a master, or for any server if the master is nil. The connection is opened
 // in another goroutine, so that a server that hangs does not hold up Run.
-func (s *subscriptions) open(ctx context.Context, node *redis.Client) *feed {
+func (s *subscriptions) open(ctx context.Context, node redisdb.Client) *feed {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	f := &feed{node: node, end: cancel}
 	if node == nil {
-		f.sub = s.client.Subscribe(ctx)
+		f.sub = redisdb.Subscribe(ctx, s.client)
 	} else {
-		f.sub = node.Subscribe(ctx)
+		f.sub = redisdb.Subscribe(ctx, node)
 	}
 	f.silence = wake.NewSilence(f.sub, silentAfter)
 	s.reading.Go(func() { s.serve(ctx, f) })
@@ -62,7 +62,7 @@ func (s *subscriptions) serve(ctx context.Context, f *feed) {
 		return
 	}
 	s.hub.log.Debug("a connection of pub/sub is lost", "error", err)
-	s.reload(ctx)
+	s.hub.db.ReloadMap(ctx)
 	redisdb.Sleep(ctx, againAfter)
 	f.broken.Store(true)
 	s.hub.wakeRun()
@@ -130,19 +130,12 @@ func (s *subscriptions) askAgain(ctx context.Context, f *feed) {
 	if f.refusal.Swap(true) {
 		return
 	}
-	s.reload(ctx)
+	s.hub.db.ReloadMap(ctx)
 	time.AfterFunc(againAfter, func() {
 		f.refusal.Store(false)
 		f.refused.Store(true)
 		s.hub.wakeRun()
 	})
-}
-
-// reload lets the client read the map of slots again.
-func (s *subscriptions) reload(ctx context.Context) {
-	if cluster, ok := s.client.(*redis.ClusterClient); ok {
-		cluster.ReloadState(ctx)
-	}
 }
 
 func (f *feed) subscribe(ctx context.Context, channels []string) error {

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/redis/go-redis/v9"
+	"fanfare/store/redisdb"
 )
 
 // subscriptions has the channels of all topics and the feeds that receive them. A channel with a
@@ -17,18 +17,18 @@ import (
 // the goroutine of each feed.
 type subscriptions struct {
 	hub     *Hub
-	client  redis.UniversalClient
-	on      map[string]*feed         // by channel
-	feeds   map[*redis.Client]*feed  // by node
-	homes   map[string]*redis.Client // by tag: the master of its slot
+	client  redisdb.Client
+	on      map[string]*feed          // by channel
+	feeds   map[redisdb.Client]*feed  // by node
+	homes   map[string]redisdb.Client // by tag: the master of its slot
 	reading sync.WaitGroup
 }
 
 // newSubscriptions begins without subscriptions; sync subscribes to all topics.
-func (h *Hub) newSubscriptions(client redis.UniversalClient) *subscriptions {
+func (h *Hub) newSubscriptions(client redisdb.Client) *subscriptions {
 	return &subscriptions{
 		hub: h, client: client,
-		on: map[string]*feed{}, feeds: map[*redis.Client]*feed{}, homes: map[string]*redis.Client{},
+		on: map[string]*feed{}, feeds: map[redisdb.Client]*feed{}, homes: map[string]redisdb.Client{},
 	}
 }
 
@@ -120,12 +120,11 @@ func (s *subscriptions) home(ctx context.Context, tag string) *feed {
 }
 
 // master is the master that has the slot of a tag; nil without a tag, or if it is not known.
-func (s *subscriptions) master(ctx context.Context, tag string) *redis.Client {
-	cluster, ok := s.client.(*redis.ClusterClient)
-	if !ok || tag == "" {
+func (s *subscriptions) master(ctx context.Context, tag string) redisdb.Client {
+	if tag == "" || !s.hub.db.Cluster() {
 		return nil
 	}
-	node, _ := cluster.MasterForKey(ctx, tag) // an error counts as not known
+	node, _ := s.hub.db.MasterOf(ctx, tag) // an error counts as not known
 	return node
 }
 
@@ -137,7 +136,7 @@ func (s *subscriptions) check(ctx context.Context) {
 			f.broken.Store(true)
 		}
 	}
-	moved, used := map[string]bool{}, map[*redis.Client]bool{nil: true}
+	moved, used := map[string]bool{}, map[redisdb.Client]bool{nil: true}
 	for tag, was := range s.homes {
 		if node := s.master(ctx, tag); node != nil && node != was {
 			moved[tag], s.homes[tag] = true, node
@@ -163,7 +162,7 @@ func (s *subscriptions) restore() {
 		switch {
 		case f.broken.Load():
 			s.drop(node)
-			maps.DeleteFunc(s.homes, func(_ string, home *redis.Client) bool { return home == node })
+			maps.DeleteFunc(s.homes, func(_ string, home redisdb.Client) bool { return home == node })
 			s.redo(func(_ string, of *feed) bool { return of == f })
 		case f.refused.Swap(false):
 			gone := map[string]bool{}
@@ -172,14 +171,14 @@ func (s *subscriptions) restore() {
 					gone[tagOf(channel)] = true
 				}
 			}
-			maps.DeleteFunc(s.homes, func(tag string, _ *redis.Client) bool { return gone[tag] })
+			maps.DeleteFunc(s.homes, func(tag string, _ redisdb.Client) bool { return gone[tag] })
 			s.redo(func(channel string, _ *feed) bool { return gone[tagOf(channel)] })
 		}
 	}
 }
 
 // drop ends a feed. Its goroutine may last a little longer, and does nothing.
-func (s *subscriptions) drop(node *redis.Client) {
+func (s *subscriptions) drop(node redisdb.Client) {
 	f := s.feeds[node]
 	delete(s.feeds, node)
 	f.end()

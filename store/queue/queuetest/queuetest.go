@@ -16,8 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"fanfare/store/queue"
 	"fanfare/store/redisdb"
 	"fanfare/store/storetest"
@@ -57,22 +55,12 @@ func MustScan(t testing.TB, db *redisdb.DB, pattern string) []string {
 	t.Helper()
 	var mu sync.Mutex
 	var keys []string
-	scan := func(ctx context.Context, c *redis.Client) error {
+	err := db.Walk(t.Context(), pattern, func(_ context.Context, page []string) error {
 		mu.Lock()
 		defer mu.Unlock()
-		it := c.Scan(ctx, 0, pattern, 10_000).Iterator()
-		for it.Next(ctx) {
-			keys = append(keys, it.Val())
-		}
-		return it.Err()
-	}
-	var err error
-	switch c := db.Client().(type) {
-	case *redis.ClusterClient:
-		err = c.ForEachMaster(t.Context(), scan)
-	case *redis.Client:
-		err = scan(t.Context(), c)
-	}
+		keys = append(keys, page...)
+		return nil
+	})
 	if err != nil {
 		t.Fatalf("scan: %v", err)
 	}

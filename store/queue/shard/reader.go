@@ -77,8 +77,8 @@ type reader struct {
 	worker  *Worker
 	ended   chan struct{}             // holds one value when the wait has to end
 	blocked atomic.Pointer[time.Time] // since when it waits; nil: it does not
-	home    *redis.Client             // the node that has the shard
-	conn    *redis.Conn
+	home    redisdb.Client            // the node that has the shard
+	conn    redisdb.Conn
 	id      int64
 }
 
@@ -107,7 +107,7 @@ func (r *reader) open(ctx context.Context) error {
 		return fmt.Errorf("find node of shard: %w", err)
 	}
 	r.home = home
-	conn := home.Conn()
+	conn := redisdb.OwnConn(home)
 	if !r.worker.embedded {
 		id, err := conn.ClientID(ctx).Result()
 		if err != nil {
@@ -191,7 +191,7 @@ func (r *reader) unblock(ctx context.Context) {
 }
 
 // block reads one entry of either stream, waiting for it.
-func (r *reader) block(ctx context.Context, conn *redis.Conn) ([]unclaimed, error) {
+func (r *reader) block(ctx context.Context, conn redisdb.Conn) ([]unclaimed, error) {
 	if !r.worker.embedded {
 		return r.blockFor(context.WithoutCancel(ctx), conn, blockTime)
 	}
@@ -204,7 +204,7 @@ func (r *reader) block(ctx context.Context, conn *redis.Conn) ([]unclaimed, erro
 	return nil, nil
 }
 
-func (r *reader) blockFor(ctx context.Context, conn *redis.Conn, limit time.Duration) ([]unclaimed, error) {
+func (r *reader) blockFor(ctx context.Context, conn redisdb.Conn, limit time.Duration) ([]unclaimed, error) {
 	ready, main := r.worker.streams()
 	streams, err := conn.XReadGroup(ctx, &redis.XReadGroupArgs{Group: group, Consumer: readConsumer,
 		Streams: []string{ready, main, ">", ">"}, Count: 1, Block: limit}).Result()

@@ -171,6 +171,8 @@ func (s *Server) endOrphan(ctx context.Context, path string) (*os.File, error) {
 }
 
 // connect makes a client of the server at a socket. It dials with the first command.
+//
+//go:noinline
 func connect(socket, password string) *redis.Client {
 	return redis.NewClient(&redis.Options{Network: "unix", Addr: socket, Password: password, Protocol: 2, DisableIdentity: true, MaxRetries: -1, PoolSize: 1})
 }

@@ -155,7 +155,7 @@ func (s *Server) awaitReady(ctx context.Context, p *process) error {
 
 // checkProcess refuses a program that runs the server as another process, such as a script: nobody would notice the end of
 // the server, or end it with certainty. The server is ended.
-func (s *Server) checkProcess(ctx context.Context, client *redis.Client, p *process) error {
+func (s *Server) checkProcess(ctx context.Context, client redis.Cmdable, p *process) error {
 	info, err := client.InfoMap(ctx, "server").Result()
 	if err != nil {
 		return fmt.Errorf("ask %s for its process: %w", s.o.Program, err)
