@@ -60,7 +60,7 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// run sends until ctx ends. A request that is under way then may end.
+// run sends until ctx ends. If that is because the process stops, a request that is under way may end.
 func (l *lane) run(ctx context.Context, w *watch) {
 	told, leave := w.join()
 	defer leave()
@@ -91,7 +91,7 @@ func (l *lane) turn(ctx context.Context) (time.Duration, error) {
 	defer done()
 	a := l.s.o.Poster.post(under, l.w, b.id(l.w.ID), b.body)
 	if a.err != nil && under.Err() != nil {
-		return 0, nil // the process stops: whoever sends next sends the same facts again
+		return 0, nil // the process stops, or the webhook has changed: whoever sends next sends the same facts again
 	}
 	return l.act(ctx, b, a)
 }

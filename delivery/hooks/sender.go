@@ -41,7 +41,10 @@ type Options struct {
 }
 
 // Sender sends facts to webhooks. Any number of processes may run one.
-type Sender struct{ o Options }
+type Sender struct {
+	o        Options
+	stopping <-chan struct{} // closed when the process stops; nil before Run
+}
 
 // New makes a Sender. It starts nothing.
 func New(o Options) *Sender {
@@ -52,9 +55,10 @@ func New(o Options) *Sender {
 	return &Sender{o: o}
 }
 
-// Run sends until ctx ends.
+// Run sends until ctx ends. It is called once.
 func (s *Sender) Run(ctx context.Context) error {
 	defer s.o.Poster.Close()
+	s.stopping = ctx.Done()
 	var all sync.WaitGroup
 	for n := range s.o.Feed.Lanes() {
 		all.Go(func() { s.serve(ctx, n) })
@@ -158,11 +162,16 @@ func (s *Sender) start(ctx context.Context, readers *sync.WaitGroup, l *lane, wa
 	return r
 }
 
-// grace returns a context that ends Drain after ctx. done must be called.
+// grace returns a context that ends with ctx, but Drain later if the process stops: a request to a webhook that was changed or
+// deleted is cut off, because a receiver that hangs would delay the change. done must be called.
 func (s *Sender) grace(ctx context.Context) (longer context.Context, done func()) {
 	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
-		sleep(longer, s.o.Drain)
+		select {
+		case <-s.stopping:
+			sleep(longer, s.o.Drain)
+		default:
+		}
 		cancel()
 	})
 	return longer, func() { stop(); cancel() }

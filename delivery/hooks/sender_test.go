@@ -154,6 +154,49 @@ func TestH4_AChangeHasItsEffectInTime(t *testing.T) {
 	})
 }
 
+// H4: a change has its effect in time although the receiver does not answer the request that is under way.
+func TestH4_AChangeDoesNotWaitForAReceiverThatHangs(t *testing.T) {
+	t.Parallel()
+	hangs := func(_ http.ResponseWriter, _ int, r *request) { <-r.hang }
+	for name, change := range map[string]func(w *world, other string) error{
+		"Changed": func(w *world, other string) error {
+			_, _, err := w.Put(w.t.Context(), "shop", &api.WebhookRequest{URL: other, Types: []string{"a"}, Max: new(int64(10))}, api.Match{})
+			return err
+		},
+		"Off": func(w *world, other string) error {
+			_, _, err := w.Put(w.t.Context(), "shop", &api.WebhookRequest{URL: other, Types: []string{"a"}, Max: new(int64(10)), State: api.WebhookOff}, api.Match{})
+			return err
+		},
+		"Deleted": func(w *world, _ string) error { return w.Delete(w.t.Context(), "shop", api.Match{}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := setup(t, 1)
+			silent, other := newReceiver(t, hangs), newReceiver(t, nil)
+			p := poster(silent)
+			p.timeout = time.Minute // it is not what ends the request
+			w.start(p, func(o *Options) { o.Locks, o.Drain = NewLocks(w.redis), soon })
+			facts := 0
+			storetest.InTime(t, 3*time.Second, "the change has its effect", func(n int) time.Duration {
+				w.mustPut("shop", silent.URL, 10)
+				storetest.Eventually(t, soon, "the request that hangs", func() bool {
+					w.feed.add(0, "a", "k", 1) // the other receiver may get the first ones, until the change is known
+					facts++
+					return len(silent.got()) == n+1
+				})
+				began := time.Now()
+				storetest.Must(t, change(w, other.URL))
+				if name == "Changed" {
+					storetest.Eventually(t, soon, "the fact at the other receiver", func() bool { return other.count() == facts })
+				} else {
+					storetest.Eventually(t, soon, "no lane is owned", w.free)
+				}
+				return time.Since(began)
+			})
+		})
+	}
+}
+
 // free reports whether no process owns a lane.
 func (w *world) free() bool {
 	w.t.Helper()

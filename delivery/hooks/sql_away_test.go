@@ -21,7 +21,6 @@ func (w *world) startCounted(s *receiver) *counted {
 	c := &counted{sql: p}
 	w.startWith(w.storeOn(url, 2*time.Second), poster(s), func(o *Options) {
 		o.Locks = NewLocks(w.redis) // lanes stay where they are, also on a busy machine
-		o.Drain = soon              // no request is cut off whose facts the receiver has
 		o.OnAnswer = func(outcome string, facts int) {
 			if outcome == Outcomes[taken] {
 				c.taken.Add(int64(facts))
@@ -89,8 +88,10 @@ func TestH9_AProcessWithoutTheDatabaseLeavesItsLanes(t *testing.T) {
 			way.end(first.sql)
 			arrive("the facts that waited")
 			s.mustHaveAll(lanes, facts)
-			if n := len(s.facts()); first.failed.Load()+second.failed.Load() == 0 && n != lanes*facts {
-				t.Errorf("%d facts came %d times, though each request was answered", lanes*facts, n)
+			// A request that is cut off because its process forgets the webhook is neither taken nor failed: its facts come again.
+			storetest.Eventually(t, soon, "each answer is known", func() bool { return first.taken.Load()+second.taken.Load() >= int64(lanes*facts) })
+			if n := first.taken.Load() + second.taken.Load(); first.failed.Load()+second.failed.Load() == 0 && n != int64(lanes*facts) {
+				t.Errorf("%d facts were taken %d times, though no request failed", lanes*facts, n)
 			}
 		})
 	}
