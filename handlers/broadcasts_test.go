@@ -74,6 +74,23 @@ func TestBroadcastCalls(t *testing.T) {
 	w.put(broadcastB, body).wants(t, 409, problem(api.CodeChannelsRefused, "APNs' management host answered 400 FeatureNotEnabled", `"reason":"FeatureNotEnabled"`))
 }
 
+// A list that ends with an object of the greatest length goes on.
+func TestBroadcastsWithLongObjectsAreListed(t *testing.T) {
+	t.Parallel()
+	w, _ := setupChannels(t, apnstest.Options{MaxChannels: 2})
+	long := "chat:" + strings.Repeat("a", api.MaxIdentifier)
+	for _, object := range []string{long, "match:1"} {
+		if a := w.put("/v1/broadcasts/"+object, broadcastBody(`"keep":"none"`)); a.status != 201 {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+	}
+	shown := func(object string) string {
+		return `{"object":"` + object + `","topic":"com.example.app","environment":"production","keep":"none","ends_at":"*","channel":"*","state":"open","created_at":"*","updated_at":"*"}`
+	}
+	page := w.get("/v1/broadcasts?limit=1").wants(t, 200, `{"items":[`+shown(long)+`],"next":"*"}`)
+	w.get("/v1/broadcasts?limit=1&cursor="+page.member(t, "next")).wants(t, 200, `{"items":[`+shown("match:1")+`]}`)
+}
+
 func TestBadBroadcasts(t *testing.T) {
 	t.Parallel()
 	w := setup(t)

@@ -39,10 +39,10 @@ func PageOf[T any](p Page, items []T, name func(*T) string) ([]T, string, error)
 }
 
 // ReadPage reads the wanted page of a list that a store has in the order of names, which are
-// identifiers. of says whose list it is.
+// identifiers or objects. of says whose list it is.
 func ReadPage[T any](ctx context.Context, p Page, read func(ctx context.Context, of, after string, limit int) ([]T, error), of string, name func(*T) string) ([]T, string, error) {
 	after, err := OpenCursor(p.Cursor)
-	if err == nil && after != "" && !api.ValidIdentifier(after) {
+	if err == nil && after != "" && !api.ValidObject(after) {
 		err = BadCursor()
 	}
 	if err != nil {
