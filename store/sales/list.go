@@ -85,11 +85,11 @@ func parsePlace(text string) (p listPlace, ok bool) {
 		return p, true
 	}
 	if n, _ := fmt.Sscanf(text, placeLive, &p.live.Set, &p.live.Score, &p.live.ID); n == 3 {
-		return p, p.live.Set >= 0 && p.live.Score >= 0
+		return p, p.live.Set >= 0 && p.live.Score >= 0 && api.ValidIdentifier(p.live.ID)
 	}
 	n, _ := fmt.Sscanf(text, placeOnRecord, &p.order.CreatedAt, &p.order.Reservation)
 	p.onRecord = true
-	return p, n == 2
+	return p, n == 2 && api.ValidIdentifier(p.order.Reservation)
 }
 
 // EveryReservation lists the reservations of all users of a sale in one state ("" for any), beginning

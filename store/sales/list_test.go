@@ -79,7 +79,7 @@ func TestS21_AllReservationsAreListed(t *testing.T) {
 		}
 		_, _, err := p.EveryReservation(t.Context(), s.sale+"x", "", "", 9)
 		storetest.WantCode(t, err, api.CodeSaleNotFound)
-		for _, bad := range []string{"x", "live", "live 1 2", "live -1 2 x", "record x y", "record 1"} {
+		for _, bad := range []string{"x", "live", "live 1 2", "live -1 2 x", "record x y", "record 1", "live 1 2 x\x00", "record 1 x\x00", "record 1 \xff"} {
 			_, _, err := p.EveryReservation(t.Context(), s.sale, "", bad, 9)
 			storetest.WantCode(t, err, api.CodeValidation)
 		}
