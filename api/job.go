@@ -126,8 +126,8 @@ type JobResult struct {
 	// Outcome is `complete` if the job is done, `fail` if it failed and is to be tried again until its attempts are used up,
 	// `release` if others may have it, without counting the attempt, or `renew` if the worker needs more time.
 	Outcome JobOutcome `json:"outcome" validate:"required,oneof=complete fail release renew" enums:"complete,fail,release,renew" example:"complete"`
-	// Error says why the job failed, for people. At most 1,000 bytes of it are kept. Only with `fail`.
-	Error string `json:"error,omitempty" validate:"maxbytes=4096" maxLength:"4096" example:"mail server: connection refused"`
+	// Error says why the job failed, for people. The first 1,000 bytes of it are kept. Only with `fail`.
+	Error string `json:"error,omitempty" example:"mail server: connection refused"`
 	// RetryAfterMS is the least time until the job may be claimed again. Only with `fail` and `release`.
 	RetryAfterMS *int64 `json:"retry_after_ms,omitempty" validate:"omitnil,min=0,max=2592000000" minimum:"0" maximum:"2592000000" example:"60000"`
 	// LeaseMS is how long the new lease lasts, from now on. Only with `renew`. Absent: as long as the lease of the claim.

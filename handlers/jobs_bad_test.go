@@ -84,7 +84,6 @@ func TestBadResults(t *testing.T) {
 		{"a token of 129 bytes", results(`{"id":"a","token":"` + strings.Repeat("1", 129) + `","outcome":"fail"}`), 422, broken("results[0].token", "max", "must be at most 128 bytes")},
 		{"no outcome", results(`{"id":"a","token":"1","error":"x"}`), 422, broken("results[0].outcome", "required", "is required")},
 		{"another outcome", results(`{"id":"a","token":"1","outcome":"done"}`), 422, broken("results[0].outcome", "oneof", "must be one of complete, fail, release, renew")},
-		{"an error of 4,097 bytes", with("fail", `"error":"`+strings.Repeat("e", 4097)+`"`), 422, broken("results[1].error", "max", "must be at most 4096 bytes")},
 		{"a wait below zero", with("fail", `"retry_after_ms":-1`), 422, broken("results[1].retry_after_ms", "min", "must be at least 0")},
 		{"a wait of more than 30 days", with("fail", `"retry_after_ms":2592000001`), 422, broken("results[1].retry_after_ms", "max", "must be at most 2592000000")},
 		{"a lease of nothing", with("renew", `"lease_ms":0`), 422, broken("results[1].lease_ms", "min", "must be at least 1")},

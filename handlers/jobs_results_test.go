@@ -86,6 +86,24 @@ func TestJ1_ManyResults(t *testing.T) {
 	})
 }
 
+// The begin of a long error is kept, and the results beside it are on record.
+func TestJ1_ALongErrorIsCut(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.enqueue(t, `{"type":"mail","max_attempts":1}`)
+	w.enqueue(t, `{"type":"mail"}`)
+	list := w.claim(t, `,"max":2`)
+	text := strings.Repeat("ä", 50_000)
+	w.post(queueQ+"/results", `{"results":[`+result(list[0], "fail", `,"error":"`+text+`"`)+","+result(list[1], "complete", "")+`]}`).
+		wants(t, 200, fmt.Sprintf(`{"results":[{"id":%q,"status":"ok"},{"id":%q,"status":"ok"}]}`, list[0].ID, list[1].ID))
+	if a := w.get("/v1/jobs/" + list[0].ID); a.member(t, "last_error") != text[:1000] {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if state := w.state(t, list[1].ID); state != "done" {
+		t.Errorf("the other job is %s", state)
+	}
+}
+
 // A job that is cancelled is not claimed any more. The worker that holds it is told.
 func TestJ1_Cancels(t *testing.T) {
 	t.Parallel()
