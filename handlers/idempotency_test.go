@@ -88,6 +88,27 @@ func TestIdempotencyKeyWithoutEffect(t *testing.T) {
 	}
 }
 
+// Every POST checks the header, also one that does not keep the key. A PUT whose answer is a secret accepts it as every PUT does.
+func TestIdempotencyKeyIsChecked(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	for _, rt := range handlers.Routes() {
+		if rt.Method != "POST" || !strings.HasPrefix(rt.Pattern, "/v1/") {
+			continue
+		}
+		path := regexp.MustCompile(`{(\w+)}`).ReplaceAllString(rt.Pattern, "x")
+		if a := w.do(post(path, "{}").with("Idempotency-Key: a", "Idempotency-Key: b")); a.status != 400 || !strings.Contains(a.body, "Idempotency-Key") {
+			t.Errorf("%s: %d %s", path, a.status, a.body)
+		}
+	}
+	const hook = `{"url":"https://shop.example.com/","types":["event.done"]}`
+	for _, status := range []int{201, 200} {
+		if a := w.do(put("/v1/webhooks/s", hook).with("Idempotency-Key: a", "Idempotency-Key: b")); a.status != status {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+	}
+}
+
 func TestIdempotentEvents(t *testing.T) {
 	t.Parallel()
 	eachRedis(t, func(t *testing.T, w *world) {

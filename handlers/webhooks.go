@@ -164,8 +164,10 @@ func (s *server) postWebhookSecret(ctx context.Context, in *webhookRequest) (*we
 }
 
 type replayWebhookRequest struct {
-	ID   string `path:"id" validate:"identifier"`
-	Body api.WebhookReplayRequest
+	ID string `path:"id" validate:"identifier"`
+	// Idempotency is checked but not used.
+	Idempotency api.Idempotency
+	Body        api.WebhookReplayRequest
 }
 
 // replayWebhook sends facts again.
@@ -192,6 +194,12 @@ func (s *server) replayWebhook(ctx context.Context, in *replayWebhookRequest) (*
 	return web.NoContent(), nil
 }
 
+type testWebhookRequest struct {
+	ID string `path:"id" validate:"identifier"`
+	// Idempotency is checked but not used.
+	Idempotency api.Idempotency
+}
+
 // testWebhook sends a fact to try a webhook.
 //
 //	@Summary		Try a webhook
@@ -205,7 +213,7 @@ func (s *server) replayWebhook(ctx context.Context, in *replayWebhookRequest) (*
 //	@Success		200	{object}	api.WebhookAnswer	"What the receiver answered, whatever it is"
 //	@Failure		404	{object}	api.Problem			"not_found"
 //	@Router			/v1/webhooks/{id}/test [post]
-func (s *server) testWebhook(ctx context.Context, in *webhookRequest) (*web.Reply[api.WebhookAnswer], error) {
+func (s *server) testWebhook(ctx context.Context, in *testWebhookRequest) (*web.Reply[api.WebhookAnswer], error) {
 	w, err := s.o.Webhooks.Get(ctx, in.ID)
 	if err != nil {
 		return nil, err

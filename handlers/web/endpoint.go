@@ -38,7 +38,7 @@ func (e Endpoint) Always() Endpoint {
 	return e
 }
 
-// Secret marks an endpoint whose replies are never stored: it takes no Idempotency-Key.
+// Secret marks an endpoint whose replies are never stored: a POST takes no Idempotency-Key.
 func (e Endpoint) Secret() Endpoint {
 	e.plan.secret = true
 	return e

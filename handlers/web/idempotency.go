@@ -11,7 +11,7 @@ import (
 
 // fillIdempotency sets the request's api.Idempotency, if it has one.
 func (p *plan) fillIdempotency(r *http.Request, in reflect.Value, body []byte) error {
-	if p.secret && len(r.Header.Values("Idempotency-Key")) > 0 {
+	if p.secret && r.Method == http.MethodPost && len(r.Header.Values("Idempotency-Key")) > 0 {
 		return api.Errorf(api.CodeInvalidRequest, "this call takes no Idempotency-Key: its answer is a secret and is not kept")
 	}
 	if p.idempotency == nil {
