@@ -2,6 +2,7 @@ package handlers
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -63,12 +64,13 @@ func (s *server) listFacts(ctx context.Context, in *listFactsRequest) (*web.Repl
 
 // knownFacts refuses types that no fact has.
 func knownFacts(types []string) error {
-	for _, t := range types {
+	var bad []api.FieldError
+	for i, t := range types {
 		if !slices.Contains(api.FactTypes, t) {
-			return api.Invalid("types", "oneof", "%q is not one of %s", t, strings.Join(api.FactTypes, ", "))
+			bad = append(bad, api.FieldError{Field: fmt.Sprintf("types[%d]", i), Rule: "oneof", Message: fmt.Sprintf("%q is not one of %s", t, strings.Join(api.FactTypes, ", "))})
 		}
 	}
-	return nil
+	return api.InvalidFields(bad)
 }
 
 type putFactTypesRequest struct{ Body api.FactTypesRequest }

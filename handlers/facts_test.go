@@ -43,11 +43,14 @@ func TestH1_TypesAreTurnedOn(t *testing.T) {
 	}
 	w.get(path).wants(t, 200, a.body)
 	w.put(path, `{"types":["event.done","notification.failed"]}`).wants(t, 200, a.body)
-	for body, field := range map[string]string{`{"types":["event.gone"]}`: "types", `{}`: "types", `{"types":["event.done","event.done"]}`: "types"} {
+	for body, field := range map[string]string{`{"types":["event.gone"]}`: "types[0]", `{}`: "types", `{"types":["event.done","event.done"]}`: "types"} {
 		if a := w.put(path, body); a.status != 422 || !strings.Contains(a.body, `"field":"`+field) {
 			t.Errorf("%s: %d %s", body, a.status, a.body)
 		}
 	}
+	w.put(path, `{"types":["a","event.done","b"]}`).wants(t, 422,
+		`{"type":"*","title":"*","status":422,"detail":"*","code":"validation_failed","retryable":false,"request_id":"*","errors":[`+
+			`{"field":"types[0]","rule":"oneof","message":"*"},{"field":"types[2]","rule":"oneof","message":"*"}]}`)
 	w.put(path, `{"types":[]}`).wants(t, 200, `{"types":[]}`)
 }
 
@@ -64,7 +67,7 @@ func TestH2_FactsOverHTTP(t *testing.T) {
 		t.Errorf("after a wait of %v there are %+v", time.Since(began), again)
 	}
 	for query, field := range map[string]string{
-		"?after=x": "after", "?types=a": "types", "?types=event.done,": "types", "?limit=0": "limit", "?limit=1001": "limit", "?wait_ms=30001": "wait_ms",
+		"?after=x": "after", "?types=a": "types[0]", "?types=event.done,": "types[1]", "?limit=0": "limit", "?limit=1001": "limit", "?wait_ms=30001": "wait_ms",
 	} {
 		if a := w.get("/v1/facts" + query); a.status != 422 || !strings.Contains(a.body, `"field":"`+field) {
 			t.Errorf("%s: %d %s", query, a.status, a.body)

@@ -81,7 +81,7 @@ func TestBadWebhooks(t *testing.T) {
 		{"another scheme", with("ftp://shop.example.com/", types), 422, broken("url", "webhook_url", urlRule)},
 		{"a long URL", with(good+strings.Repeat("x", api.MaxWebhookURL), types), 422, broken("url", "webhook_url", urlRule)},
 		{"no TLS", with("http://shop.example.com/", types), 422, broken("url", "https", "must begin with https: http is for the networks in FANFARE_WEBHOOK_NETS, and there are none")},
-		{"an unknown type", with(good, `"types":["event.gone"]`), 422, broken("types", "oneof", `"event.gone" is not one of `+strings.Join(api.FactTypes, ", "))},
+		{"an unknown type", with(good, `"types":["event.gone"]`), 422, broken("types[0]", "oneof", `"event.gone" is not one of `+strings.Join(api.FactTypes, ", "))},
 		{"a type twice", with(good, `"types":["event.done","event.done"]`), 422, broken("types", "unique", "must name each value once")},
 		{"no fact", with(good, types+`,"max":0`), 422, broken("max", "min", "must be at least 1")},
 		{"many facts", with(good, types+`,"max":101`), 422, broken("max", "max", "must be at most 100")},
