@@ -19,6 +19,8 @@ func verdict(e api.UserEvent) string {
 		return fmt.Sprintf("Yes: it was delivered to %s.", devices(count[api.NotificationDelivered]))
 	case !over(e.State) || count[api.NotificationWaiting]+count[api.NotificationRetrying] > 0:
 		return fmt.Sprintf("Not yet: the event is %s.", e.State)
+	case len(e.Notifications) > 0 && !e.OutcomesKept:
+		return fmt.Sprintf("Not known any more: a notification is %s, and another device may have got one.", last.State)
 	case len(e.Notifications) > 0 && last.Reason != "":
 		return fmt.Sprintf("No: its notification is %s (%s).", last.State, last.Reason)
 	case len(e.Notifications) > 0:
