@@ -133,8 +133,10 @@ func (st *Stream) leaveRequest() {
 	if st.detached == nil {
 		return
 	}
+	st.server.streams.detached.Add(1) // before net/http forgets the connection, so that a stop misses no stream
 	conn, _, err := http.NewResponseController(st.w).Hijack()
 	if err != nil {
+		st.server.streams.detached.Done()
 		return
 	}
 	ctx, info := st.r.Context(), infoOf(st.r.Context())
@@ -146,7 +148,6 @@ func (st *Stream) leaveRequest() {
 		RemoteAddr: st.server.o.Proxies.caller(st.r).String(),
 	}).WithContext(ctx)
 	st.detached.stay()
-	st.server.streams.detached.Add(1)
 	go watch(conn, st.detached.cancel)
 	close(st.detached.begun)
 }

@@ -31,6 +31,24 @@ type following struct {
 	reg     *prometheus.Registry
 	log     storetest.Lines
 	taken   atomic.Int64 // connections that were taken from net/http
+	hijack  func() error // called when a connection is to be taken; an error: it cannot be; nil: it can
+}
+
+// hijacked is an answer that says when its connection is to be taken.
+type hijacked struct {
+	http.ResponseWriter
+	f *following
+}
+
+func (h *hijacked) Unwrap() http.ResponseWriter { return h.ResponseWriter }
+
+func (h *hijacked) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	if h.f.hijack != nil {
+		if err := h.f.hijack(); err != nil {
+			return nil, nil, err
+		}
+	}
+	return http.NewResponseController(h.ResponseWriter).Hijack()
 }
 
 // setupStream serves a method as a stream.
@@ -41,7 +59,8 @@ func setupStream(t *testing.T, method func(context.Context, *Nothing, *Stream) e
 		Closing: f.closing, Streams: &f.open, Registry: f.reg, HasKeys: func() bool { return true },
 		Logger: slog.New(slog.NewJSONHandler(&f.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
-	server := httptest.NewUnstartedServer(s.Handler([]Route{{Method: "GET", Pattern: "/follow", Endpoint: HandleStream(method)}}))
+	handler := s.Handler([]Route{{Method: "GET", Pattern: "/follow", Endpoint: HandleStream(method)}})
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { handler.ServeHTTP(&hijacked{w, f}, r) }))
 	noted := server.Config.ConnState
 	server.Config.ConnState = func(c net.Conn, state http.ConnState) {
 		if state == http.StateHijacked {
@@ -164,6 +183,35 @@ func TestStreamsLeaveTheirHandlers(t *testing.T) {
 	before, after, _ := strings.Cut(line, "*")
 	if log := f.log.String(); strings.Count(log, "\n") != 1 || !strings.Contains(log, before) || !strings.Contains(log, after) {
 		t.Errorf("%s\nwant %s", log, line)
+	}
+}
+
+// A process that stops waits for a stream from before net/http forgets its connection on. A stream whose connection cannot be taken
+// goes on, and is not waited for when it has ended.
+func TestAStopMissesNoStream(t *testing.T) {
+	t.Parallel()
+	for name, failure := range map[string]error{"Taken": nil, "Refused": http.ErrNotSupported} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := setupStream(t, quiet)
+			f.hijack = func() error {
+				missed := make(chan struct{})
+				go func() { defer close(missed); f.open.Wait() }()
+				select {
+				case <-missed:
+					t.Error("a stop does not wait for the stream")
+				case <-time.After(100 * time.Millisecond):
+				}
+				return failure
+			}
+			_, from := f.mustAsk("1.1", "")
+			res := f.mustAnswer(from)
+			close(f.closing)
+			if text, err := io.ReadAll(res.Body); err != nil || !strings.Contains(string(text), `data: "hello"`) {
+				t.Errorf("%q, %v", text, err)
+			}
+			f.open.Wait()
+		})
 	}
 }
 
