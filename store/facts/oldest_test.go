@@ -35,6 +35,9 @@ func (r *reads) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 }
 
 func (r *reads) note(cmds ...redis.Cmder) {
+	if cmds[0].Name() == "info" { // the look of redisdb at the server, at any time
+		return
+	}
 	n := int64(0)
 	for _, cmd := range cmds {
 		if found, ok := cmd.(*redis.XMessageSliceCmd); ok {
