@@ -20,7 +20,7 @@
 //
 // Most outboxes are a fixed list: those of the shards of queues, one of all apps, and one of each of the buckets into which chats are
 // divided. So what a lane remembers does not grow with the chats, and the facts of a chat that is gone are still moved. Only outboxes
-// of sales come and go: a lane forgets one after 30 days, and takes no fact that is older from an outbox that it does not know (Forget).
+// of sales come and go: a lane forgets one after 30 days, and takes no fact that is older from an outbox that it does not know.
 //
 // A step in SQL leaves its fact in the outbox of SQL, in its transaction (recorded.go).
 //

@@ -21,9 +21,8 @@ import (
 var scripts embed.FS
 
 var (
-	moveScript   = redisdb.MustScript(scripts, "lua/facts_move.lua")
-	onceScript   = redisdb.MustScript(scripts, "lua/facts_once.lua")
-	forgetScript = redisdb.MustScript(scripts, "lua/facts_forget.lua")
+	moveScript = redisdb.MustScript(scripts, "lua/facts_move.lua")
+	onceScript = redisdb.MustScript(scripts, "lua/facts_once.lua")
 )
 
 // Options are what a Store works with. DB and Events are required.

@@ -23,22 +23,15 @@ const (
 	trimAtRest = time.Minute
 	// unlimited is what all lanes may take of a Redis without maxmemory.
 	unlimited = 512 << 20
-	// forgetEvery is how often lanes forget outboxes that are gone. They do so forgetLate later than they could, because the clocks of
-	// masters differ. forgetPage is about how many are read at once.
-	forgetEvery, forgetLate, forgetPage = time.Hour, 24 * time.Hour, 1000
 )
 
 // RunUpkeep drops facts that are too old or take too much room, until ctx ends.
 func (s *Store) RunUpkeep(ctx context.Context) error {
-	var trimmed, forgot time.Time
+	var trimmed time.Time
 	for ctx.Err() == nil {
 		var err error
 		if s.trimDue(trimmed) {
 			err, trimmed = s.Trim(ctx), time.Now()
-		}
-		if time.Since(forgot) >= forgetEvery {
-			forgot = time.Now()
-			err = errors.Join(err, s.Forget(ctx))
 		}
 		if err != nil && ctx.Err() == nil {
 			s.o.Logger.DebugContext(ctx, "old facts were not dropped", "error", err)

@@ -1,5 +1,5 @@
 -- Appends facts to a lane that the steps of another slot have left, each once, in their order. Facts that were left together have one
--- id, and are moved by one call.
+-- id, and are moved by one call. It also forgets some sources whose last fact is so old that no older one would be moved.
 -- KEYS: 1 begins the keys of the lane's slot, 2 a key that never exists
 -- ARGV: 1 the source: where they were left, 2 for how long the last fact of a source is remembered in ms, then of each fact
 --       five: its id there, type, key, when it happened in ms, and its data
@@ -28,6 +28,12 @@ for i = 3, #ARGV, 5 do
 end
 if appended > 0 then
   redis.call('HSET', FROM, source, last)
+  -- Of sources that are gone, such as sales that are over, each call that may add one looks at four. They are forgotten a day later
+  -- than they could be, because the clocks of masters differ.
+  local before, some = ms - keep - 86400000, redis.call('HRANDFIELD', FROM, 4, 'WITHVALUES')
+  for i = 1, #some, 2 do
+    if parts(some[i + 1]) < before then redis.call('HDEL', FROM, some[i]) end
+  end
   save_facts()
 end
 return { appended }
