@@ -43,9 +43,10 @@ func (l *letter) key() string {
 
 // describe says in which lane each entry belongs, and what is told of it. Of a dead letter nothing is told if the types of its facts
 // were turned off meanwhile. The lanes are known also after an error.
-func (s *Store) describe(ctx context.Context, all []left) (first error) {
-	dead := map[*queue.Queue][]int{}
-	letters := map[int]letter{}
+func (s *Store) describe(ctx context.Context, all []left) error {
+	var letters []letter
+	var names []queue.Letter
+	var places []int
 	for i := range all {
 		l := &all[i]
 		if l.typ != noteDead {
@@ -53,31 +54,22 @@ func (s *Store) describe(ctx context.Context, all []left) (first error) {
 			continue
 		}
 		described, failed := l.box.queue.ToldLetter(l.box.shard, l.key, l.data)
-		letters[i] = letter{described, failed}
-		one := letters[i]
+		one := letter{described, failed}
 		l.lane = s.o.Events.LaneOf(one.key())
-		dead[l.box.queue] = append(dead[l.box.queue], i)
+		letters, places = append(letters, one), append(places, i)
+		names = append(names, queue.Letter{Queue: l.box.queue, Shard: l.box.shard, ID: l.key})
 	}
-	for q, places := range dead {
-		names := make([]queue.Letter, len(places))
-		for n, i := range places {
-			names[n] = queue.Letter{Shard: all[i].box.shard, ID: all[i].key}
-		}
-		found, err := q.Letters(ctx, names)
-		if err != nil {
-			first = err
-			continue
-		}
-		for n, i := range places {
-			one := letters[i]
-			if found[n] != nil {
-				one.DeadLetter = found[n]
-			}
-			all[i].facts = s.ofLetter(one)
-			all[i].at = stampOf(all[i].key)
-		}
+	found, err := queue.Letters(ctx, names...)
+	if err != nil {
+		return err
 	}
-	return first
+	for n, i := range places {
+		if found[n] != nil {
+			letters[n].DeadLetter = found[n]
+		}
+		all[i].facts, all[i].at = s.ofLetter(letters[n]), stampOf(all[i].key)
+	}
+	return nil
 }
 
 // stampOf is the time in the id of an entry of a stream.

@@ -248,31 +248,32 @@ func (q *Queue) deadLetter(d deadEntry) api.DeadLetter {
 		Queue: queue, Attempts: attempts, LastError: get("err"), FailedAt: api.AtMillis(d.position.ms), Payload: payload}
 }
 
-// Letter names a dead letter of a shard by its own id there.
+// Letter names a dead letter of a shard of a queue by its own id there.
 type Letter struct {
+	Queue *Queue
 	Shard int
 	ID    string
 }
 
-// Letters reads dead letters in one pipeline. One that is gone is nil.
-func (q *Queue) Letters(ctx context.Context, letters []Letter) ([]*api.DeadLetter, error) {
+// Letters reads dead letters, of one queue or several on the same Redis, in one pipeline. One that is gone is nil.
+func Letters(ctx context.Context, letters ...Letter) ([]*api.DeadLetter, error) {
+	if len(letters) == 0 {
+		return nil, nil
+	}
 	cmds, found := make([]redis.Cmder, len(letters)), make([]*api.DeadLetter, len(letters))
 	for i, l := range letters {
-		cmds[i] = redis.NewXMessageSliceCmd(ctx, "xrange", q.shards[l.Shard].DeadKey(), l.ID, l.ID)
+		cmds[i] = redis.NewXMessageSliceCmd(ctx, "xrange", l.Queue.shards[l.Shard].DeadKey(), l.ID, l.ID)
 	}
-	if len(cmds) == 0 {
-		return found, nil
-	}
-	if err := q.db.Pipeline(ctx, redisdb.Read, cmds...); err != nil {
+	if err := letters[0].Queue.db.Pipeline(ctx, redisdb.Read, cmds...); err != nil {
 		return nil, err
 	}
-	for i, cmd := range cmds {
-		entries, err := cmd.(*redis.XMessageSliceCmd).Result()
+	for i, l := range letters {
+		entries, err := cmds[i].(*redis.XMessageSliceCmd).Result()
 		if err != nil {
-			return nil, fmt.Errorf("read a dead letter of %s: %w", q.o.Name, err)
+			return nil, fmt.Errorf("read a dead letter of %s: %w", l.Queue.o.Name, err)
 		}
 		if len(entries) > 0 {
-			found[i] = new(q.deadLetter(deadEntry{position: deadAt(letters[i].ID, letters[i].Shard, 0), values: entries[0].Values}))
+			found[i] = new(l.Queue.deadLetter(deadEntry{position: deadAt(l.ID, l.Shard, 0), values: entries[0].Values}))
 		}
 	}
 	return found, nil

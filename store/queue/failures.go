@@ -118,8 +118,7 @@ func readFailures(ctx context.Context, of []FailureList, cmds []redis.Cmder) ([]
 		return nil, err
 	}
 	var all []Failure
-	var letters []FailureList // of each of the commands that read letters
-	var reads []redis.Cmder
+	var letters []Letter
 	var places []int
 	for i, cmd := range cmds {
 		texts, err := cmd.(*redis.StringSliceCmd).Result()
@@ -128,28 +127,18 @@ func readFailures(ctx context.Context, of []FailureList, cmds []redis.Cmder) ([]
 		}
 		for _, text := range texts {
 			if eid, is := strings.CutPrefix(text, letterMark); is {
-				letters, places = append(letters, of[i]), append(places, len(all))
-				reads = append(reads, redis.NewXMessageSliceCmd(ctx, "xrange", of[i].q.shards[of[i].shard].DeadKey(), eid, eid))
+				letters, places = append(letters, Letter{of[i].q, of[i].shard, eid}), append(places, len(all))
 				text = ""
 			}
 			all = append(all, Failure{Line: text})
 		}
 	}
-	if len(reads) == 0 {
-		return all, nil
-	}
-	if err := of[0].q.db.Pipeline(ctx, redisdb.Read, reads...); err != nil {
+	found, err := Letters(ctx, letters...)
+	if err != nil {
 		return nil, err
 	}
-	for i, cmd := range reads {
-		found, err := cmd.(*redis.XMessageSliceCmd).Result()
-		if err != nil {
-			return nil, fmt.Errorf("read dead letters of %s: %w", letters[i].group, err)
-		}
-		for _, m := range found {
-			letter := letters[i].q.deadLetter(deadEntry{position: deadAt(m.ID, letters[i].shard, 0), values: m.Values})
-			all[places[i]].Letter = &letter
-		}
+	for i, letter := range found {
+		all[places[i]].Letter = letter
 	}
 	return present(all), nil
 }
