@@ -2,7 +2,7 @@ package web
 
 import (
 	"context"
-	"math/rand/v2"
+	"crypto/rand"
 	"net/http"
 	"strings"
 	"sync"
@@ -60,7 +60,7 @@ func infoOf(ctx context.Context) *requestInfo {
 func (s *Server) newInfo(w http.ResponseWriter, r *http.Request) *requestInfo {
 	id := r.Header.Get("X-Request-Id")
 	if !validRequestID(id) {
-		id = newRequestID()
+		id = rand.Text()
 	}
 	info := &requestInfo{
 		Context: r.Context(), answer: answer{ResponseWriter: w}, id: id, route: s.unmatched, started: time.Now(),
@@ -157,22 +157,6 @@ func (i *requestInfo) close() {
 		i.made.Store(true)
 	})
 	i.cancel()
-}
-
-// newRequestID makes an id of 130 random bits in the form of crypto/rand.Text. It uses a faster
-// generator, because the id is not a secret.
-func newRequestID() string {
-	const alphabet, perNumber = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", 12
-	var id [26]byte
-	var bits uint64
-	for i := range id {
-		if i%perNumber == 0 {
-			bits = rand.Uint64()
-		}
-		id[i] = alphabet[bits&31]
-		bits >>= 5
-	}
-	return string(id[:])
 }
 
 // validRequestID takes 1 to 128 of A-Z a-z 0-9 . _ -.

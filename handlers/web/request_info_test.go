@@ -112,9 +112,10 @@ func TestRequestContext(t *testing.T) {
 
 func TestRequestIDs(t *testing.T) {
 	t.Parallel()
+	s, r := New(Options{}), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
 	seen, letters := map[string]bool{}, map[byte]int{}
 	for range 10_000 {
-		id := newRequestID()
+		id := s.newInfo(httptest.NewRecorder(), r).id
 		if len(id) != 26 || !validRequestID(id) || seen[id] {
 			t.Fatalf("%q", id)
 		}
