@@ -16,15 +16,8 @@ import (
 // nothing is stored, and the event continues where the first read ended. When a part ends, its
 // counts are added to the event's group.
 
-// The names of a part's counts in its event's group.
-const (
-	countDelivered = "sent_delivered"
-	countFailed    = "sent_failed"
-	countExpired   = "sent_expired"
-	countCancelled = "sent_cancelled"
-
-	countSuperseded = "sent_superseded"
-)
+// countFailed is the name of a part's failed notifications in its event's group.
+const countFailed = "sent_failed"
 
 // Event is the id of the event that a job with this id belongs to.
 func (j *Job) Event(id string) string {
@@ -34,21 +27,34 @@ func (j *Job) Event(id string) string {
 	return id
 }
 
+// eachCount visits the counts of a part with their names in its event's group: those of users, those of the notifications of
+// all platforms, and those of each of the OtherPlatforms.
+func eachCount(c *Counts, s *Sent, visit func(name string, n *int64)) {
+	visit("recipients", &c.Recipients)
+	visit("is_actor", &c.IsActor)
+	visit("opted_out", &c.OptedOut)
+	visit("muted", &c.Muted)
+	visit("no_device", &c.NoDevice)
+	visit("live", &c.Live)
+	ends := func(e *Ends, ending string) {
+		visit("sent_delivered"+ending, &e.Delivered)
+		visit(countFailed+ending, &e.Failed)
+		visit("sent_expired"+ending, &e.Expired)
+		visit("sent_cancelled"+ending, &e.Cancelled)
+		visit("sent_superseded"+ending, &e.Superseded)
+	}
+	ends(&s.Ends, "")
+	for i, ending := range groupEndings {
+		ends(&s.Others[i], ending)
+	}
+}
+
 // PartCounts are the counts that a part adds to its event's group.
 func PartCounts(c Counts, s Sent) map[string]int64 {
 	all := map[string]int64{}
-	for name, n := range map[string]int64{
-		"recipients": c.Recipients, "is_actor": c.IsActor, "opted_out": c.OptedOut, "muted": c.Muted, "no_device": c.NoDevice, "live": c.Live,
-	} {
-		if n > 0 {
-			all[name] = n
-		}
-	}
-	eachEnds(&s, func(ending string, e *Ends) {
-		for name, n := range map[string]int64{countDelivered: e.Delivered, countFailed: e.Failed, countExpired: e.Expired, countCancelled: e.Cancelled, countSuperseded: e.Superseded} {
-			if n > 0 {
-				all[name+ending] = n
-			}
+	eachCount(&c, &s, func(name string, n *int64) {
+		if *n > 0 {
+			all[name] = *n
 		}
 	})
 	for why, n := range s.Why {
@@ -57,26 +63,9 @@ func PartCounts(c Counts, s Sent) map[string]int64 {
 	return all
 }
 
-// eachEnds visits the numbers of all platforms, and then those of each of the OtherPlatforms with the
-// ending of their names.
-func eachEnds(s *Sent, visit func(ending string, e *Ends)) {
-	visit("", &s.Ends)
-	for i, ending := range groupEndings {
-		visit(ending, &s.Others[i])
-	}
-}
-
 // addParts adds the counts of an event's parts.
 func (p *progress) addParts(sums map[string]int64) {
-	p.counts = p.counts.Plus(Counts{Recipients: sums["recipients"], IsActor: sums["is_actor"], OptedOut: sums["opted_out"],
-		Muted: sums["muted"], NoDevice: sums["no_device"], Live: sums["live"]})
-	eachEnds(&p.sent, func(ending string, e *Ends) {
-		e.Delivered += sums[countDelivered+ending]
-		e.Failed += sums[countFailed+ending]
-		e.Expired += sums[countExpired+ending]
-		e.Cancelled += sums[countCancelled+ending]
-		e.Superseded += sums[countSuperseded+ending]
-	})
+	eachCount(&p.counts, &p.sent, func(name string, n *int64) { *n += sums[name] })
 	p.sent.addReasons(countFailed, sums)
 }
 
