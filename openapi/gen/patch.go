@@ -181,6 +181,8 @@ func patchBody(op *openapi3.Operation, rt web.Route) {
 	body.Extensions = nil // internal to the converter
 	body.Description = strings.TrimSpace(fmt.Sprintf("%s (at most %d KiB)", body.Description, rt.MaxBody()>>10))
 	if media := body.Content["application/json"]; media != nil {
-		media.Example = example(op.OperationID)
+		if media.Example = example(op.OperationID); media.Example == nil {
+			media.Example = exampleOf(media.Schema)
+		}
 	}
 }
