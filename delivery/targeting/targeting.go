@@ -45,13 +45,6 @@ type Options struct {
 	// LiveKey names the key of Redis that exists while a user has a live stream of chats. Such
 	// users get no notifications of events to a chat. Default: none.
 	LiveKey func(user string) string
-	// MostParts is how many events and parts may wait, in all shards together, before a
-	// large audience with parts that have not ended is split no further; default 32. Each
-	// part has at most 100 users. Jobs that a process works on are not counted.
-	MostParts int64
-	// PageDelay is the least time that such a page waits, before jitter, and also an event or a part whose apps have no
-	// room; default 20 ms.
-	PageDelay time.Duration
 	// NotePatience is for how long a part waits, from the first failure to note its recipients on, if its event counts who opens
 	// it; default 30 s, which outlasts a fail-over.
 	NotePatience time.Duration
@@ -82,9 +75,7 @@ type Targeting struct {
 
 // New makes a Targeting. It starts nothing.
 func New(o Options) *Targeting {
-	o.MostParts = cmp.Or(o.MostParts, 32)
 	o.MaxAge, o.ReportTTL = cmp.Or(o.MaxAge, 24*time.Hour), cmp.Or(o.ReportTTL, 48*time.Hour)
-	o.PageDelay = cmp.Or(o.PageDelay, 20*time.Millisecond)
 	o.NotePatience = cmp.Or(o.NotePatience, 30*time.Second)
 	o.InFlight = cmp.Or(o.InFlight, delivery.InFlight)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
@@ -198,7 +189,7 @@ func (t *Targeting) resolveSmall(ctx context.Context, pages []*page, left leftTo
 func (t *Targeting) resolveParts(ctx context.Context, parts []*page) {
 	if !t.sql.addParts(len(parts), t.mostForSQL()/eventsOfAPart) {
 		for _, p := range parts {
-			t.wait(p, t.o.PageDelay, "many parts wait for SQL")
+			t.wait(p, pageDelay, "many parts wait for SQL")
 		}
 		return
 	}
@@ -213,7 +204,7 @@ func (t *Targeting) nextPages(ctx context.Context, large []*page, away error) {
 	for n, p := range large {
 		switch {
 		case n >= mostPages:
-			t.wait(p, t.o.PageDelay, "others' pages go first")
+			t.wait(p, pageDelay, "others' pages go first")
 		case p.inSQL() && p.users == nil && away != nil:
 			t.postpone(p, "sql_away", away)
 		default:
@@ -273,7 +264,7 @@ const partsOfAPage = events.PageSize / events.PartSize
 // and parts wait, or when all of its own parts have ended. The work under way is bounded by the
 // processes that do it.
 func (t *Targeting) mayGoOn(ctx context.Context, p *page) bool {
-	if t.events.allows(ctx, t.o.Queue, t.o.MostParts, partsOfAPage) {
+	if t.events.allows(ctx, t.o.Queue, mostParts, partsOfAPage) {
 		return true
 	}
 	counts, err := t.o.Queue.Groups(ctx, p.c.ID)
@@ -284,7 +275,7 @@ func (t *Targeting) mayGoOn(ctx context.Context, p *page) bool {
 	if p.job.Parts <= counts[events.LabelPart]+counts[events.LabelFailed] { // some may be dead letters
 		return true
 	}
-	p.c.Finish(queue.Result{Outcome: queue.Defer, Delay: t.o.PageDelay, Reason: "many parts wait"})
+	p.c.Finish(queue.Result{Outcome: queue.Defer, Delay: pageDelay, Reason: "many parts wait"})
 	return false
 }
 

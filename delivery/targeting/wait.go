@@ -15,6 +15,11 @@ import (
 const Overtime = time.Hour
 
 const (
+	// mostParts is how many events and parts may wait, in all shards together, before a large audience with parts that have not
+	// ended is split no further. Each part has at most 100 users. Jobs that a process works on are not counted.
+	mostParts = 32
+	// pageDelay is the least time that a page of such an audience waits, before jitter, and also an event or a part whose apps have no room.
+	pageDelay = 20 * time.Millisecond
 	// partWaitMost limits a single wait of a part, and of an event that lets others go first.
 	partWaitMost = 5 * time.Second
 	// eventWaitMost limits a single wait of an event for room. It is longer, because very many events may wait.
@@ -128,7 +133,7 @@ func (t *Targeting) giveBack(p *page, shares, lacks delivery.Shares) {
 // waitForWindow lets an event or a part wait for its apps' windows, from half to all of what waits says, and longer if none of them
 // answers. It is claimed again when its time is over, at the latest: then its notifications end.
 func (t *Targeting) waitForWindow(p *page, shares delivery.Shares, payload []byte) {
-	least, most := t.o.PageDelay, partWaitMost
+	least, most := pageDelay, partWaitMost
 	if t.o.Delivery.Hang(shares) {
 		least = hangingWaitLeast
 	}
