@@ -74,27 +74,21 @@ func (f namesForm) arguments(queries []ActivityQuery) []any {
 	if !f.arrays {
 		return []any{f.document(queries)}
 	}
-	var viewers, contacts []byte
+	viewers, contacts := []string{}, []string{}
 	for _, q := range queries {
 		for _, name := range q.Contacts {
-			viewers, contacts = appendElement(viewers, q.Viewer), appendElement(contacts, name)
+			viewers, contacts = append(viewers, postgresText(q.Viewer)), append(contacts, postgresText(name))
 		}
 	}
-	return []any{"{" + string(viewers) + "}", "{" + string(contacts) + "}"}
+	return []any{viewers, contacts}
 }
 
-// appendElement writes one more element of an array. A text that cannot be in a database is not a name.
-func appendElement(list []byte, name string) []byte {
-	if len(list) > 0 {
-		list = append(list, ',')
-	}
-	name = strings.ToValidUTF8(strings.ReplaceAll(name, "\x00", notAName), notAName)
-	return append(append(append(list, '"'), elementEscapes.Replace(name)...), '"')
+// postgresText is a name, or another text that is no name if PostgreSQL cannot have it.
+func postgresText(name string) string {
+	return strings.ToValidUTF8(strings.ReplaceAll(name, "\x00", notAName), notAName)
 }
 
 const notAName = "\ufffd"
-
-var elementEscapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 
 // document writes the names of some queries.
 func (f namesForm) document(queries []ActivityQuery) string {
