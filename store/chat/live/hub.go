@@ -115,7 +115,7 @@ func (h *Hub) subscribe(st *Stream, channel, chat string) *topic {
 	defer h.mu.Unlock()
 	t := h.topics[channel]
 	if t == nil {
-		t = &topic{channel: channel, chat: chat, checked: time.Now()}
+		t = &topic{channel: channel, chat: chat, checked: time.Now(), listeners: map[*Stream]struct{}{}}
 		h.topics[channel] = t
 		h.changed[channel] = struct{}{}
 		h.wakeRun()

@@ -10,7 +10,7 @@ import (
 // A message that many streams read is encoded once.
 func TestAMessageIsEncodedOnceForAllStreams(t *testing.T) {
 	t.Parallel()
-	top, times := &topic{chat: "team", on: new(feed), known: true, epoch: "e", listeners: streamSet{one: &Stream{}}}, 0
+	top, times := &topic{chat: "team", on: new(feed), known: true, epoch: "e", listeners: map[*Stream]struct{}{{}: {}}}, 0
 	if top.receive("e 1 1700000000000 ann hi there", &budget{}) {
 		t.Fatal("the topic is stale")
 	}
@@ -47,7 +47,7 @@ func TestAMessageForNobodyIsNotKept(t *testing.T) {
 // C16: data counts against what is kept in memory, as text does.
 func TestDataCountsInMemory(t *testing.T) {
 	t.Parallel()
-	top, kept := &topic{chat: "team", on: new(feed), known: true, epoch: "e", listeners: streamSet{one: &Stream{}}}, &budget{}
+	top, kept := &topic{chat: "team", on: new(feed), known: true, epoch: "e", listeners: map[*Stream]struct{}{{}: {}}}, &budget{}
 	if top.receive("e 1 1700000000000 ann hi\xff"+`{"of":"a1"}`, kept) {
 		t.Fatal("the topic is stale")
 	}

@@ -144,7 +144,7 @@ func TestC18_ARedactionDuringADelivery(t *testing.T) {
 	t.Parallel()
 	st := &Stream{marks: marks{wake: make(chan struct{}, 1)}}
 	kept := &budget{}
-	top := &topic{chat: "team", on: new(feed), known: true, epoch: "e", listeners: streamSet{one: st}}
+	top := &topic{chat: "team", on: new(feed), known: true, epoch: "e", listeners: map[*Stream]struct{}{st: {}}}
 	c := &cursor{topic: top, epoch: "e"}
 	st.addCursor(c)
 	top.receive("e 1 1700000000000 ann hi", kept)

@@ -82,7 +82,7 @@ func TestC18_ARedactionAfterARun(t *testing.T) {
 		var kept budget
 		tp := &topic{channel: "x", chat: "c", known: true, epoch: "E.a", last: 5, on: &feed{}}
 		st := &Stream{marks: marks{wake: make(chan struct{}, 1)}}
-		tp.listeners.add(st)
+		tp.listeners = map[*Stream]struct{}{st: {}}
 		tp.receive(epoch+" 6 1000 ann hello", &kept)
 		tp.receive(epoch+" 5 999 ann ", &kept)
 		if got := st.takeRedacted(); len(got) != told {

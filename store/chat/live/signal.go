@@ -31,7 +31,7 @@ func (t *topic) signal(s chat.Signal, now time.Time) {
 				st.mark("")
 			}
 		})
-	case !t.known || s.Epoch != t.epoch || t.listeners.size() == 0:
+	case !t.known || s.Epoch != t.epoch || len(t.listeners) == 0:
 	case s.Acked > 0:
 		if of.read == nil {
 			of.read = map[string]int64{}

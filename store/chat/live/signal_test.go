@@ -127,7 +127,7 @@ func TestC20_OnceASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		to := &topic{chat: "team", known: true, epoch: "e"}
 		st := &Stream{user: "ann", marks: marks{wake: make(chan struct{}, 1)}}
-		to.listeners.add(st)
+		to.listeners = map[*Stream]struct{}{st: {}}
 		told := map[string]int{}
 		position := int64(0)
 		for step := range 101 {
@@ -188,7 +188,7 @@ func TestC20_LongPollsSleep(t *testing.T) {
 	t.Parallel()
 	to := &topic{chat: "team", known: true, epoch: "e"}
 	poll := &Stream{user: "ann", poll: true, marks: marks{wake: make(chan struct{}, 1)}}
-	to.listeners.add(poll)
+	to.listeners = map[*Stream]struct{}{poll: {}}
 	to.signal(chat.Signal{Epoch: "e", User: "bob"}, time.Now())
 	to.signal(chat.Signal{Epoch: "e", User: "bob", Acked: 1}, time.Now())
 	if len(poll.wake) > 0 || len(poll.signals) > 0 {

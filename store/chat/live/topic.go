@@ -36,46 +36,14 @@ type topic struct {
 	bytes     int        // their size
 	offered   int64      // the newest id at the last check, see forget
 	signals   signals
-	listeners streamSet
-}
-
-// streamSet is a set of streams that needs no map for a single one, as most
-// users' topics have.
-type streamSet struct {
-	one    *Stream
-	others map[*Stream]struct{}
-}
-
-func (a *streamSet) add(st *Stream) {
-	if a.one == nil {
-		a.one = st
-		return
-	}
-	if a.others == nil {
-		a.others = map[*Stream]struct{}{}
-	}
-	a.others[st] = struct{}{}
-}
-
-func (a *streamSet) remove(st *Stream) {
-	if a.one == st {
-		a.one = nil
-	}
-	delete(a.others, st)
-}
-
-func (a *streamSet) size() int {
-	if a.one != nil {
-		return len(a.others) + 1
-	}
-	return len(a.others)
+	listeners map[*Stream]struct{}
 }
 
 // add makes a stream a listener, and marks the stream if the topic is up to date.
 func (t *topic) add(st *Stream) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.listeners.add(st)
+	t.listeners[st] = struct{}{}
 	if t.on != nil && (t.known || t.chat == "") {
 		st.mark(t.chat)
 	}
@@ -85,8 +53,8 @@ func (t *topic) add(st *Stream) {
 func (t *topic) remove(st *Stream, kept *budget) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.listeners.remove(st)
-	left := t.listeners.size()
+	delete(t.listeners, st)
+	left := len(t.listeners)
 	if left == 0 {
 		t.drop(kept)
 	}
@@ -104,10 +72,7 @@ func (t *topic) markAll() { t.each(func(st *Stream) { st.mark(t.chat) }) }
 
 // each calls f for every listener. The lock is held.
 func (t *topic) each(f func(*Stream)) {
-	if t.listeners.one != nil {
-		f(t.listeners.one)
-	}
-	for st := range t.listeners.others {
+	for st := range t.listeners {
 		f(st)
 	}
 }
@@ -215,7 +180,7 @@ func (t *topic) update(epoch string, last int64, kept *budget) {
 // keep keeps a message for the streams, and drops the oldest messages over the limits. If the last
 // stream has left in the meantime, it keeps nothing, because nobody would drop the message.
 func (t *topic) keep(m *Message, kept *budget) {
-	if kept.used.Load() > keptTotal || t.listeners.size() == 0 {
+	if kept.used.Load() > keptTotal || len(t.listeners) == 0 {
 		t.drop(kept)
 		return
 	}
