@@ -8,6 +8,7 @@ import (
 
 	"fanfare/api"
 	"fanfare/store/queue"
+	"fanfare/store/queue/queuetest"
 	"fanfare/store/queue/shard"
 	"fanfare/store/redisdb"
 	"fanfare/store/storetest"
@@ -93,7 +94,7 @@ func TestAShardThatIsAwayHoldsUpItsOwnUsersAlone(t *testing.T) {
 		return true
 	})
 	state := func(i int) string {
-		text, _, err := p.first.queueOfEvents.Report(t.Context(), events, a.Items[i].ID)
+		text, err := queuetest.Report(t.Context(), p.first.queueOfEvents, a.Items[i].ID)
 		storetest.Must(t, err)
 		return text
 	}

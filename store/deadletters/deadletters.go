@@ -152,18 +152,14 @@ func (r report) text(state byte) string {
 
 // Operation shows an operation. It is api.CodeNotFound if there is none, or it is no longer kept.
 func (s *Store) Operation(ctx context.Context, id string) (*api.Operation, error) {
-	text := ""
-	shard, ok := queue.ParseID(id)
-	if ok && shard < s.o.Jobs.Shards() {
-		var err error
-		if text, _, err = s.o.Jobs.Report(ctx, shard, id); err != nil {
-			return nil, err
-		}
+	read, err := s.o.Jobs.ReportsOf(ctx, []string{id})
+	if err != nil {
+		return nil, err
 	}
-	if text == "" {
+	if len(read) == 0 {
 		return nil, api.Errorf(api.CodeNotFound, "there is no operation %s, or it is no longer kept", id)
 	}
-	return operation(id, text)
+	return operation(id, read[0].Report)
 }
 
 // Operations shows n operations, fewer at the end of the list, those that began last first. The list begins behind the

@@ -30,18 +30,14 @@ func (s *Store) reportOf(ctx context.Context, w *whole) (r *api.EventReport, err
 
 // whole reads all that is on record of one event, but for its openings.
 func (s *Store) whole(ctx context.Context, id string) (*whole, error) {
-	shard, ok := queue.ParseID(id)
-	if !ok || shard >= s.o.Queue.Shards() {
-		return nil, notFound(id)
-	}
-	text, cancelled, err := s.o.Queue.Report(ctx, shard, id)
+	read, err := s.o.Queue.ReportsOf(ctx, []string{id})
 	if err != nil {
 		return nil, err
 	}
-	if text == "" {
+	if len(read) == 0 {
 		return nil, notFound(id)
 	}
-	all, err := s.wholes(ctx, []queue.Reported{{ID: id, Report: text, Cancelled: cancelled}})
+	all, err := s.wholes(ctx, read)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"fanfare/api"
 	"fanfare/store/queue"
+	"fanfare/store/queue/queuetest"
 	"fanfare/store/redisdb"
 	"fanfare/store/storetest"
 )
@@ -183,7 +184,7 @@ func TestGroupsAndReportsGoWithTheirRetention(t *testing.T) {
 		}))
 		w.mustBeEmpty()
 		eventually(t, "the report of the end", func() bool {
-			text, _, err := w.q.Report(t.Context(), 0, ids[1])
+			text, err := queuetest.Report(t.Context(), w.q, ids[1])
 			return err == nil && text == "Dkept"
 		})
 		counts, err := w.q.Groups(t.Context(), brief)
@@ -194,7 +195,7 @@ func TestGroupsAndReportsGoWithTheirRetention(t *testing.T) {
 			counts, err := w.q.Groups(t.Context(), brief)
 			return err == nil && len(counts) == 0
 		})
-		if text, _, err := w.q.Report(t.Context(), 0, ids[1]); err != nil || text != "Dkept" {
+		if text, err := queuetest.Report(t.Context(), w.q, ids[1]); err != nil || text != "Dkept" {
 			t.Errorf("the report is %q, %v", text, err)
 		}
 	})

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"fanfare/store/queue"
+	"fanfare/store/queue/queuetest"
 	"fanfare/store/redisdb"
 	"fanfare/store/storetest"
 )
@@ -33,7 +34,7 @@ func TestQ11_RefusedMarksEndTheLease(t *testing.T) {
 		w.mustBeEmpty()
 		for _, id := range []string{bad, good} {
 			eventually(t, "the report of the end", func() bool {
-				report, _, err := w.q.Report(t.Context(), 0, id)
+				report, err := queuetest.Report(t.Context(), w.q, id)
 				return err == nil && report == "D"
 			})
 			if alive, _ := ended.Load(id); alive != true {

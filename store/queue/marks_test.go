@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"fanfare/store/queue"
+	"fanfare/store/queue/queuetest"
 	"fanfare/store/redisdb"
 	"fanfare/store/storetest"
 )
@@ -33,7 +34,7 @@ func TestMarks(t *testing.T) {
 		want := map[string]string{"part0": "ended", "part1": "ended", "part2": "ended"}
 		eventually(t, "the marks and the report to be on record", func() bool {
 			marks, err := w.q.Marks(t.Context(), lost)
-			report, _, _ := w.q.Report(t.Context(), 0, id)
+			report, _ := queuetest.Report(t.Context(), w.q, id)
 			return err == nil && maps.Equal(marks[0], want) && report == "Sreport2"
 		})
 		if ttl, err := db.Client().PTTL(t.Context(), queue.MarksKey(w.q, 0, id)).Result(); err != nil || ttl <= 0 {
@@ -51,7 +52,7 @@ func TestMarks(t *testing.T) {
 		}))
 		eventually(t, "the job to be taken over", done.Load)
 		eventually(t, "the report of the end", func() bool {
-			report, _, err := w.q.Report(t.Context(), 0, id)
+			report, err := queuetest.Report(t.Context(), w.q, id)
 			return err == nil && report == "Dreport"
 		})
 		stop()

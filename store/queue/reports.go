@@ -27,22 +27,8 @@ func (q *Queue) ReportKey(shard int, id string) (key, field string) {
 	return q.shards[shard].ReportKey(id)
 }
 
-// Report reads the report of a job that was enqueued with one, and its mark of MarkCancelled;
-// "": nobody knows of such a job any more.
-func (q *Queue) Report(ctx context.Context, shard int, id string) (text string, m CancelMark, err error) {
-	key, field := q.shards[shard].ReportKey(id)
-	cmd := redis.NewSliceCmd(ctx, "hmget", key, field, field+cancelMark)
-	values, err := redisdb.Value(ctx, q.db, redisdb.Read, cmd)
-	if err != nil {
-		return "", NotCancelled, fmt.Errorf("read report in %s shard %d: %w", q.o.Name, shard, err)
-	}
-	text, _ = values[0].(string)
-	mark, _ := strconv.ParseInt(redisdb.Text(values[1]), 10, 64)
-	return text, CancelMark(mark), nil
-}
-
-// ReportsOf reads the reports of some jobs and their marks, in one pipeline. Jobs of which nobody knows any more, and texts that are
-// no ids, are left out.
+// ReportsOf reads the reports of some jobs that were enqueued with one, and their marks of MarkCancelled, in one pipeline. Jobs of which
+// nobody knows any more, and texts that are no ids, are left out.
 func (q *Queue) ReportsOf(ctx context.Context, ids []string) ([]Reported, error) {
 	var known []string
 	var cmds []redis.Cmder
@@ -55,7 +41,11 @@ func (q *Queue) ReportsOf(ctx context.Context, ids []string) ([]Reported, error)
 	if len(cmds) == 0 {
 		return nil, nil
 	}
-	if err := q.db.Pipeline(ctx, redisdb.Read, cmds...); err != nil {
+	send := q.db.Pipeline
+	if len(cmds) == 1 {
+		send = q.db.Share // several would be for several slots
+	}
+	if err := send(ctx, redisdb.Read, cmds...); err != nil {
 		return nil, fmt.Errorf("read reports of %s: %w", q.o.Name, err)
 	}
 	var read []Reported

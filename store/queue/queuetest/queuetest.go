@@ -50,6 +50,15 @@ func MustEnqueue(t testing.TB, q *queue.Queue, jobs ...queue.Job) []string {
 	return ids
 }
 
+// Report reads the report of a job; "": there is none, or no longer.
+func Report(ctx context.Context, q *queue.Queue, id string) (string, error) {
+	read, err := q.ReportsOf(ctx, []string{id})
+	if err != nil || len(read) == 0 {
+		return "", err
+	}
+	return read[0].Report, nil
+}
+
 // MustScan lists the keys that match, of all masters.
 func MustScan(t testing.TB, db *redisdb.DB, pattern string) []string {
 	t.Helper()

@@ -25,7 +25,7 @@ type Job struct {
 	Group string
 	// Counts are added to the group's record when the job is new.
 	Counts map[string]int64
-	// Report, if not empty, is what Queue.Report tells of the job until a result
+	// Report, if not empty, is what Queue.ReportsOf tells of the job until a result
 	// brings another. Its first letter is the state, see StateQueued. Such a job has
 	// an ID of NewID's form.
 	Report string

@@ -391,7 +391,7 @@ func (m *model) check(t *rapid.T) {
 		if there && (!slices.Contains(s.In(j.state), id) || queuetest.NumberOf(head[8]) != j.failures || queuetest.NumberOf(head[9]) != j.lost) {
 			t.Fatalf("job %+v has the head %q", j, head)
 		}
-		if got, _, err := m.w.q.Report(context.Background(), 0, id); err != nil || got != j.report {
+		if got, err := queuetest.Report(context.Background(), m.w.q, id); err != nil || got != j.report {
 			t.Fatalf("report %q of %+v, %v", got, j, err)
 		}
 	}
