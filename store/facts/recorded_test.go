@@ -225,6 +225,8 @@ func TestOldFactsOnRecordAreDropped(t *testing.T) {
 		t.Errorf("the row is remembered for %v, want 25 h", ttl)
 	}
 	r.mustDrop(2, "Unregistered")
+	dropped := db.Clock() // in this millisecond the row is not older than any retention
+	storetest.Eventually(t, soon, "two milliseconds have passed", func() bool { return db.Clock().Sub(dropped) >= 2*time.Millisecond })
 	later := New(Options{DB: db, Events: r.q, Record: r.rec, Retention: time.Nanosecond})
 	storetest.Eventually(t, soon, "the row is older than facts are kept", func() bool { return r.sweep(later) == nil && r.mustOpen() == 0 })
 	if told := r.told(); len(told) != 1 {
