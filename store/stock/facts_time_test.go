@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"fanfare/api"
+	"fanfare/store/redisdb"
 	"fanfare/store/storetest"
 )
 
@@ -127,7 +128,7 @@ func TestH1_ASKUIsLowWhenTheTypeIsTurnedOn(t *testing.T) {
 // H1: how long a rest may be, by what is told within a time.
 func TestARestIsNotTooLong(t *testing.T) {
 	t.Parallel()
-	every := New(nil, Options{}).o.SweepEvery
+	every := New(&redisdb.DB{}, Options{}).o.SweepEvery
 	if toldRest+every > time.Second || openRest+every > 2*time.Second || farRest > time.Minute {
 		t.Errorf("a sale rests for up to %v, %v and %v", toldRest, openRest, farRest)
 	}
