@@ -198,21 +198,18 @@ type ScheduleRun struct {
 	From, Last, Next time.Time
 }
 
-// AdvanceSchedules notes runs of different schedules, in one transaction. It changes nothing of a schedule whose next due
-// time on record is no longer From, or that is gone.
+// AdvanceSchedules notes runs of different schedules, at least one, in one statement. It changes nothing of a schedule whose
+// next due time on record is no longer From, or that is gone.
 func (db *DB) AdvanceSchedules(ctx context.Context, runs []ScheduleRun) error {
-	// In the order of their ids, so that two writers lock them in the same order.
-	runs = slices.SortedFunc(slices.Values(runs), func(a, b ScheduleRun) int { return strings.Compare(a.ID, b.ID) })
-	return db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
-		for _, r := range runs {
-			_, err := tx.ExecContext(ctx, "UPDATE schedules SET next_at = ?, last_at = ? WHERE id = ? AND next_at = ?",
-				r.Next.UnixMilli(), r.Last.UnixMilli(), r.ID, r.From.UnixMilli())
-			if err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	// The ELSE is never reached: it says that the values are numbers, which PostgreSQL cannot tell of parameters.
+	ids, of := make([]string, len(runs)), "CASE id"+strings.Repeat(" WHEN ? THEN ?", len(runs))+" ELSE next_at END"
+	var froms, nexts, lasts []any
+	for i, r := range runs {
+		ids[i] = r.ID
+		froms, nexts, lasts = append(froms, r.ID, r.From.UnixMilli()), append(nexts, r.ID, r.Next.UnixMilli()), append(lasts, r.ID, r.Last.UnixMilli())
+	}
+	args := slices.Concat(nexts, lasts, []any{ids}, froms)
+	return db.exec(ctx, "UPDATE schedules SET next_at = "+of+", last_at = "+of+" WHERE id IN (?) AND next_at = "+of, args...)
 }
 
 func (r scheduleRow) decode() (*api.Schedule, error) {

@@ -25,9 +25,9 @@ const (
 	// abreast is how many schedules are run at once, and mostAway after how many failures of Redis or the database the
 	// others wait for the next look.
 	abreast, mostAway = 8, 32
-	// mostTogether is how many schedules are advanced in one transaction.
+	// mostTogether is how many schedules are advanced in one statement.
 	mostTogether = 100
-	// runTimeout bounds the enqueueing of one job, and a transaction, which go on while the process stops.
+	// runTimeout bounds the enqueueing of one job, and such a statement, which go on while the process stops.
 	runTimeout = 10 * time.Second
 )
 
@@ -81,9 +81,9 @@ func (s *Store) look(ctx context.Context) (wait time.Duration, err error) {
 	return wait, err
 }
 
-// runAll runs schedules until many have found Redis or the database away, and advances them. No job waits until the database
-// has written what came before: those that were run meanwhile are advanced together. advanced: one was, by this process or
-// another.
+// runAll runs schedules until many have found Redis or the database away, and advances them until that fails. No job waits until
+// the database has written what came before: those that were run meanwhile are advanced together. advanced: one was, by this
+// process or another.
 func (s *Store) runAll(ctx context.Context, due []record.ScheduleTime) (advanced bool, err error) {
 	ran, enqueued := make(chan record.ScheduleRun, len(due)), make(chan error, 1)
 	var away, done atomic.Int64
@@ -115,9 +115,11 @@ func (s *Store) runAll(ctx context.Context, due []record.ScheduleTime) (advanced
 		for range min(len(ran), mostTogether-1) { // nobody else takes any
 			together = append(together, <-ran)
 		}
-		if failed := s.advance(ctx, together); failed != nil {
-			away.Add(int64(len(together)))
-			err = cmp.Or(err, failed)
+		if err != nil {
+			continue // the next look enqueues them again, under the same Idempotency-Keys
+		}
+		if err = s.advance(ctx, together); err != nil {
+			away.Store(mostAway)
 			continue
 		}
 		done.Add(int64(len(together)))

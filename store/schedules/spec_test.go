@@ -258,6 +258,45 @@ func TestJ10_ManyAtOnce(t *testing.T) {
 	})
 }
 
+// J10: what was enqueued while the database writes nothing is noted by a later look, and is not enqueued again. The look that
+// meets it ends at the first write that fails.
+func TestJ10_TheDatabaseWritesNothing(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		if !strings.HasPrefix(w.url, "sqlite:") {
+			w.t.Skip("SQLite is the database whose writer a test can lock")
+		}
+		const many, timeout = 3*mostTogether + 50, time.Second
+		s, ahead := w.process(func(o *Options) {
+			var err error
+			o.Record, err = record.Open(w.t.Context(), record.Options{URL: w.url, Timeout: timeout})
+			storetest.Must(w.t, err)
+			w.t.Cleanup(func() { _ = o.Record.Close() })
+		})
+		var first time.Time
+		for i := range many {
+			first = w.mustPut(fmt.Sprint("s", i), "0 * * * *").NextAt.Time
+		}
+		ahead.Store(w.until(first.Add(time.Second)))
+		unlock := storetest.LockSQLite(w.t, w.url)
+		if _, err := s.look(w.t.Context()); !api.Passing(err) {
+			w.t.Errorf("while the database writes nothing: %v", err)
+		}
+		for i := range many {
+			w.wantTimes(fmt.Sprint("s", i), time.Time{}, first)
+		}
+		unlock()
+		storetest.Eventually(w.t, soon, "a look that notes all", func() bool {
+			_, err := s.look(w.t.Context())
+			return err == nil
+		})
+		for i := range many {
+			w.wants(fmt.Sprint("s", i), 1)
+			w.wantTimes(fmt.Sprint("s", i), first, first.Add(time.Hour))
+		}
+	})
+}
+
 // J10: schedules whose queues cannot take a job, or are out of reach, delay no others.
 func TestJ10_OneThatFailsDelaysNoOther(t *testing.T) {
 	t.Parallel()
