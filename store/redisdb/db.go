@@ -161,8 +161,8 @@ func (db *DB) Blocking() Client { return db.blocking }
 // slots and others do not.
 var ErrPartlyAway = errors.New("some masters of the Cluster are away")
 
-// ErrReadOnly is in the chain of Ping's error while Redis answers and refuses changes, such as for want of replicas or because
-// its disk is full. Ping does not look for this in a Cluster.
+// ErrReadOnly is in the chain of Ping's error while Redis answers and refuses changes or holds them back, such as for want of
+// replicas, because its disk is full, or during a fail-over. Ping does not look for this in a Cluster.
 var ErrReadOnly = errors.New("Redis refuses changes")
 
 // Ping asks every master and returns the time of the slowest. A master counts as away if it says
@@ -185,7 +185,7 @@ func (db *DB) Ping(ctx context.Context) (time.Duration, error) {
 	switch {
 	case err != nil && serving.Load() > 0:
 		err = fmt.Errorf("%w: %w", ErrPartlyAway, err)
-	case refusesChanges(err):
+	case refusesChanges(err): // also PING, with MISCONF
 		err = fmt.Errorf("%w: %w", ErrReadOnly, err)
 	}
 	return took, err
@@ -193,7 +193,14 @@ func (db *DB) Ping(ctx context.Context) (time.Duration, error) {
 
 func (db *DB) pingMaster(ctx context.Context, c Client) error {
 	if db.kind != kindCluster {
-		return c.Del(ctx, neverKey).Err() // PING is answered also where changes are refused
+		pipe := c.Pipeline()
+		ping, change := pipe.Ping(ctx), pipe.Del(ctx, neverKey)
+		_, err := pipe.Exec(ctx)
+		// It refuses changes, or holds them back, as during a fail-over. If one answer is missing, both commands have its error.
+		if err != nil && ping.Val() != "" {
+			return fmt.Errorf("%w: %w", ErrReadOnly, change.Err())
+		}
+		return err
 	}
 	info, err := c.ClusterInfo(ctx).Result()
 	if err == nil && strings.Contains(info, "cluster_state:fail") {

@@ -47,6 +47,7 @@ func TestPingNoticesRefusedChanges(t *testing.T) {
 	for name, ways := range map[string]struct{ begin, end []call }{
 		"Replicas": {[]call{{"config", "set", "min-replicas-to-write", "1"}}, []call{{"config", "set", "min-replicas-to-write", "0"}}},
 		"Replica":  {[]call{{"replicaof", "127.0.0.1", storetest.FreePort(t)}}, []call{{"replicaof", "no", "one"}}},
+		"Pause":    {[]call{{"client", "pause", 100_000, "write"}}, []call{{"client", "unpause"}}},
 		"Disk":     {[]call{{"config", "set", "save", "3600 1"}, {"bgsave"}}, []call{{"config", "set", "save", ""}}},
 	} {
 		t.Run(name, func(t *testing.T) {
