@@ -5,7 +5,9 @@ import (
 	"crypto/sha256"
 	"crypto/x509"
 	"errors"
+	"net"
 	"net/url"
+	"strings"
 	"sync"
 	"time"
 
@@ -155,7 +157,8 @@ func (h *hosts) close() {
 	h.keep(nil)
 }
 
-// failure is the error of a host of an origin by a route, if lately none could be reached.
+// failure is the error of a host of an origin by a route, if lately none could be reached. Below a domain ("*.") users may
+// name hosts that do not exist, which do not count.
 func (h *hosts) failure(origin string, by route) (failure error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -163,8 +166,13 @@ func (h *hosts) failure(origin string, by route) (failure error) {
 		if x.origin != origin || key.route != by || h.o.Now().Sub(x.used) > lately {
 			continue
 		}
-		if _, failure = x.pool.State(); failure == nil {
+		_, err := x.pool.State()
+		if err == nil {
 			return nil
+		}
+		var lookup *net.DNSError
+		if !strings.HasPrefix(origin, "*.") || !errors.As(err, &lookup) || !lookup.IsNotFound {
+			failure = err
 		}
 	}
 	return failure

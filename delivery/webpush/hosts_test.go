@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"fanfare/api"
+	"fanfare/delivery/address/addresstest"
 	"fanfare/delivery/exchange/exchangetest"
 	"fanfare/delivery/transport"
 	"fanfare/delivery/webpush/webpushtest"
@@ -147,6 +148,27 @@ func TestW13_WithoutHTTP2NothingIsSent(t *testing.T) {
 	}
 	if w.failure("webpush:"+chrome) == nil {
 		t.Error("it counts as reached")
+	}
+}
+
+// A host that does not exist is no fault of an entry that lists a whole domain: users name the hosts below it.
+func TestAHostThatDoesNotExistIsNoFaultOfItsEntry(t *testing.T) {
+	t.Parallel()
+	s, dns := webpushtest.Start(t, webpushtest.Options{}), addresstest.Start(t)
+	w := setupWith(t, s, func(o *Options) { o.Origins, o.resolver = api.PushOrigins{"*.a.example", "b.example"}, dns.Resolver() })
+	entry := s.App(topic)
+	delete(entry, "connect_to")
+	w.mustConfigure(entry)
+	for _, host := range []string{"x.a.example", "b.example"} {
+		if a := w.send(w.noteTo(w.MustSubscribe(t, host))); a.Outcome != transport.NotSent {
+			t.Fatalf("%s: got %+v", host, a)
+		}
+	}
+	if err := w.failure("webpush:*.a.example"); err != nil {
+		t.Errorf("of a made-up host: %v", err)
+	}
+	if w.failure("webpush:b.example") == nil {
+		t.Error("that the service itself has no address is not told")
 	}
 }
 
