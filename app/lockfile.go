@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -67,17 +68,18 @@ func (c *config) besideDatabase() string {
 // withoutLinks follows the symbolic links of a file's name, also to a file that does not exist yet.
 func withoutLinks(file string) string {
 	for range 40 { // more links than that no system follows
-		folder, err := filepath.EvalSymlinks(filepath.Dir(file))
+		folder, name := filepath.Split(file) // Dir would take "link/.." for the folder with the link
+		folder, err := filepath.EvalSymlinks(cmp.Or(folder, "."))
 		if err != nil {
 			break // the file cannot be opened either
 		}
-		file = filepath.Join(folder, filepath.Base(file))
+		file = filepath.Join(folder, name)
 		target, err := os.Readlink(file)
 		if err != nil {
 			break // no link
 		}
 		if !filepath.IsAbs(target) {
-			target = filepath.Join(folder, target)
+			target = folder + string(filepath.Separator) + target // Join would shorten "link/.." as well
 		}
 		file = target
 	}

@@ -139,13 +139,15 @@ func TestHoldByAnotherName(t *testing.T) {
 		"Folder":        {"real", "z", "z/x.db"},
 		"LinkToALink":   {"z/y.db", "w.db", "w.db"},
 		"FolderOfALink": {"../real", "links/z", "links/z/x.db"},
+		"Above":         {"real/deep", "z", "z/../x.db"},
+		"LinkToAbove":   {"z/../x.db", "w.db", "w.db"},
 	} {
 		for _, exists := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/%v", name, exists), func(t *testing.T) {
 				t.Parallel()
 				dir := t.TempDir()
 				in := func(name string) string { return filepath.Join(dir, name) }
-				for _, folder := range []string{"real", "links"} {
+				for _, folder := range []string{"real", "real/deep", "links"} {
 					storetest.Must(t, os.Mkdir(in(folder), 0o700))
 				}
 				if exists {
@@ -155,11 +157,14 @@ func TestHoldByAnotherName(t *testing.T) {
 					storetest.Must(t, os.Symlink("real", in("z")))
 					storetest.Must(t, os.Symlink("x.db", in("real/y.db")))
 				}
+				if name == "LinkToAbove" {
+					storetest.Must(t, os.Symlink("real/deep", in("z")))
+				}
 				storetest.Must(t, os.Symlink(links.target, in(links.link)))
 				first, err := (&config{DatabaseURL: "sqlite:" + in("real/x.db")}).hold()
 				storetest.Must(t, err)
 				defer first.Close()
-				if second, err := (&config{DatabaseURL: "sqlite:" + in(links.other) + "?x"}).hold(); err == nil {
+				if second, err := (&config{DatabaseURL: "sqlite:" + dir + "/" + links.other + "?x"}).hold(); err == nil {
 					_ = second.Close()
 					t.Error("both have the lock")
 				}
