@@ -20,17 +20,23 @@ func verdict(e api.UserEvent) string {
 	case !over(e.State) || count[api.NotificationWaiting]+count[api.NotificationRetrying] > 0:
 		return fmt.Sprintf("Not yet: the event is %s.", e.State)
 	case len(e.Notifications) > 0 && !e.OutcomesKept:
-		return fmt.Sprintf("Not known any more: a notification is %s, and another device may have got one.", last.State)
-	case len(e.Notifications) > 0 && last.Reason != "":
-		return fmt.Sprintf("No: its notification is %s (%s).", last.State, last.Reason)
+		return fmt.Sprintf("Not known any more: a notification is %s%s, and another device may have got one.", last.State, because(last.Reason))
 	case len(e.Notifications) > 0:
-		return fmt.Sprintf("No: its notification is %s.", last.State)
+		return fmt.Sprintf("No: its notification is %s%s.", last.State, because(last.Reason))
 	case !e.OutcomesKept:
 		return "Not known any more."
 	case e.State != api.EventDone:
 		return fmt.Sprintf("No: the event is %s.", e.State)
 	}
 	return absent(e.User, e.Type, e.Now)
+}
+
+// because is a reason in parentheses, if there is one.
+func because(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return " (" + reason + ")"
 }
 
 // absent says why there is no notification to a user.
