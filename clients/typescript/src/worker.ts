@@ -61,8 +61,8 @@ export interface WorkerOptions {
   types?: string[] | undefined;
   /** What the worker is called. Default: a random name */
   name?: string | undefined;
-  /** Is told what went wrong; with the job, if it was about one. What it throws goes to console.error. Default: console.error */
-  onError?: ((err: unknown, job?: Job) => void) | undefined;
+  /** Is told what went wrong; with the job, if it was about one. What it throws or rejects with goes to console.error. Default: console.error */
+  onError?: ((err: unknown, job?: Job) => void | Promise<void>) | undefined;
 }
 
 type Result = Omit<Schemas["JobResult"], "id" | "token">;
@@ -194,10 +194,11 @@ export class Worker<Payload = unknown> {
 
   // #report never throws: what happens to a job must not depend on who is told of it.
   #report(err: unknown, job?: Job): undefined {
+    const failed = (thrown: unknown) => console.error("fanfare: onError has failed with", thrown, "when it was told", err);
     try {
-      (this.#options.onError ?? ((...what) => console.error(...what)))(err, job);
+      Promise.resolve((this.#options.onError ?? ((...what) => console.error(...what)))(err, job)).catch(failed);
     } catch (thrown) {
-      console.error("fanfare: onError has thrown", thrown, "when it was told", err);
+      failed(thrown);
     }
   }
 }

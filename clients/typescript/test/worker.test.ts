@@ -50,7 +50,11 @@ test("a job fails, and the worker goes on, whatever is thrown and whatever onErr
   const { worker, run } = running(t, client, (job) => {
     if (job.type === "error") throw new Error("too bad");
     if (job.type === "textless") throw Object.create(null);
-  }, { lease: 900, onError: (err) => { told.push(err); throw new Error("onError is broken"); } });
+  }, { lease: 900, onError: (err) => {
+    told.push(err);
+    if (told.length === 1) throw new Error("onError is broken");
+    return Promise.reject(new Error("onError is broken"));
+  } });
   const ended = run.then(() => undefined, (err: unknown) => err);
   const states = async () => Promise.all(items.map(({ id }) => state(client, id)));
   await until(async () => (await states()).every((s) => s === "dead" || s === "done"));
