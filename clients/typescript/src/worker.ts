@@ -62,7 +62,7 @@ export interface WorkerOptions {
   /** What the worker is called. Default: a random name */
   name?: string | undefined;
   /** Is told what went wrong; with the job, if it was about one. What it throws or rejects with goes to console.error. Default: console.error */
-  onError?: ((err: unknown, job?: Job) => void | Promise<void>) | undefined;
+  onError?: ((err: unknown, job?: Job) => unknown) | undefined;
 }
 
 type Result = Omit<Schemas["JobResult"], "id" | "token">;
