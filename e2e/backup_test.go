@@ -96,7 +96,7 @@ func (p *program) fillForBackup() {
 	p.must(202, nil, "POST", "/v1/queues/emails/jobs", map[string]any{"type": "welcome"})
 }
 
-// checkOnlyInRedis requires what has no other copy than Redis, besides chats.
+// checkOnlyInRedis checks that values, counters, badges, locks and workers' jobs are there, of which only Redis has a copy.
 func (p *program) checkOnlyInRedis() {
 	p.t.Helper()
 	for path, want := range map[string]string{

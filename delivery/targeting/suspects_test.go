@@ -307,7 +307,7 @@ func TestW14_ApplesRefusalOfTheTokenPausesTheApp(t *testing.T) {
 	}
 }
 
-// W6: what is too large for browsers fails while their app is paused, and is no probe of it, of which there is one in an hour.
+// W6: a notification that is too large for browsers fails while their app is paused, and is no probe of it, of which there is one in an hour.
 func TestW6_TooLargeIsNoProbe(t *testing.T) {
 	t.Parallel()
 	b := withBrowsers(t, func(o *delivery.Options) { o.ProbeEvery = time.Hour })

@@ -177,7 +177,7 @@ func TestP13_AFiftyFirstDevice(t *testing.T) {
 }
 
 // TestP13_ADeviceThatStaysWithAnotherTakesNoRoom: a batch goes on without it. It is no 51st device of the user whom the batch
-// names, none of the user's dropped devices goes for it, and it does not make room for another of the user who has it.
+// names, none of the user's dropped devices goes for it, and the user who has it gets no room by it for another device.
 func TestP13_ADeviceThatStaysWithAnotherTakesNoRoom(t *testing.T) {
 	t.Parallel()
 	eachRecord(t, func(t *testing.T, db *record.DB) {

@@ -69,5 +69,16 @@ func TestSchedulesOnRecord(t *testing.T) {
 		storetest.Must(t, db.DeleteSchedule(ctx, "a"))
 		_, _, err = db.Schedule(ctx, "a")
 		storetest.WantCode(t, err, api.CodeNotFound)
+
+		// Of several, each has its own times; one that was advanced meanwhile, or is gone, changes nothing of the others.
+		storetest.Must(t, db.AdvanceSchedules(ctx, []record.ScheduleRun{
+			{ID: "b", From: due.Add(time.Minute), Last: due, Next: due.Add(2 * time.Hour)},
+			{ID: "a", From: due, Last: due, Next: due.Add(3 * time.Hour)},
+			{ID: "B", From: due, Last: due, Next: due.Add(time.Hour)}}))
+		for id, want := range map[string]time.Time{"b": due, "B": due.Add(time.Hour)} {
+			if s, _, err := db.Schedule(ctx, id); err != nil || !s.NextAt.Equal(want) || (s.LastAt != nil) != (id == "B") {
+				t.Errorf("%s: %+v %v", id, s, err)
+			}
+		}
 	})
 }

@@ -82,7 +82,7 @@ func (s *Store) look(ctx context.Context) (wait time.Duration, err error) {
 }
 
 // runAll runs schedules until many have found Redis or the database away, and advances them until that fails. No job waits until
-// the database has written what came before: those that were run meanwhile are advanced together. advanced: one was, by this
+// the database has written what came before: the schedules that were run meanwhile are advanced together. advanced: one was, by this
 // process or another.
 func (s *Store) runAll(ctx context.Context, due []record.ScheduleTime) (advanced bool, err error) {
 	ran, enqueued := make(chan record.ScheduleRun, len(due)), make(chan error, 1)

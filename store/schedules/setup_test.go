@@ -9,6 +9,7 @@ import (
 
 	"fanfare/api"
 	"fanfare/store/jobs"
+	"fanfare/store/record"
 	"fanfare/store/redisdb"
 	"fanfare/store/storetest"
 )
@@ -46,6 +47,34 @@ func (w *world) process(change ...func(*Options)) (*Store, *atomic.Int64) {
 		f(&o)
 	}
 	return New(o), ahead
+}
+
+// mustOpen opens the database once more, with another time-out.
+func (w *world) mustOpen(timeout time.Duration) *record.DB {
+	w.t.Helper()
+	db, err := record.Open(w.t.Context(), record.Options{URL: w.url, Timeout: timeout})
+	storetest.Must(w.t, err)
+	w.t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+// mustPutDue puts n schedules, named s0 and so on, and sets a process' clock to a second after the time at which all are due.
+func (w *world) mustPutDue(n int, ahead *atomic.Int64) (due time.Time) {
+	w.t.Helper()
+	for i := range n {
+		due = w.mustPut(fmt.Sprint("s", i), "0 * * * *").NextAt.Time
+	}
+	ahead.Store(w.until(due.Add(time.Second)))
+	return due
+}
+
+// wantRun checks that each of these schedules has run at its due time, once.
+func (w *world) wantRun(n int, due time.Time) {
+	w.t.Helper()
+	for i := range n {
+		w.wants(fmt.Sprint("s", i), 1)
+		w.wantTimes(fmt.Sprint("s", i), due, due.Add(time.Hour))
+	}
 }
 
 // mustPut puts a schedule whose jobs go to a queue of its own name.

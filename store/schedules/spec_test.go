@@ -221,20 +221,13 @@ func TestJ10_ManyAtOnce(t *testing.T) {
 		const many = mostTogether + 50
 		var enqueued atomic.Int64
 		s, ahead := w.process(func(o *Options) {
-			var err error
-			o.Record, err = record.Open(w.t.Context(), record.Options{URL: w.url, Timeout: time.Minute})
-			storetest.Must(w.t, err)
-			w.t.Cleanup(func() { _ = o.Record.Close() })
+			o.Record = w.mustOpen(time.Minute)
 			o.Enqueue = func(ctx context.Context, queue string, jobs []api.JobRequest, once api.Idempotency) ([]api.JobAccepted, bool, error) {
 				defer enqueued.Add(1)
 				return w.jobs.Enqueue(ctx, queue, jobs, once)
 			}
 		})
-		var first time.Time
-		for i := range many {
-			first = w.mustPut(fmt.Sprint("s", i), "0 * * * *").NextAt.Time
-		}
-		ahead.Store(w.until(first.Add(time.Second)))
+		first := w.mustPutDue(many, ahead)
 		unlock := func() {}
 		if strings.HasPrefix(w.url, "sqlite:") {
 			unlock = storetest.LockSQLite(w.t, w.url)
@@ -251,10 +244,7 @@ func TestJ10_ManyAtOnce(t *testing.T) {
 			_, err = s.look(w.t.Context())
 			storetest.Must(w.t, err)
 		}
-		for i := range many {
-			w.wants(fmt.Sprint("s", i), 1)
-			w.wantTimes(fmt.Sprint("s", i), first, first.Add(time.Hour))
-		}
+		w.wantRun(many, first)
 	})
 }
 
@@ -266,18 +256,9 @@ func TestJ10_TheDatabaseWritesNothing(t *testing.T) {
 		if !strings.HasPrefix(w.url, "sqlite:") {
 			w.t.Skip("SQLite is the database whose writer a test can lock")
 		}
-		const many, timeout = 3*mostTogether + 50, time.Second
-		s, ahead := w.process(func(o *Options) {
-			var err error
-			o.Record, err = record.Open(w.t.Context(), record.Options{URL: w.url, Timeout: timeout})
-			storetest.Must(w.t, err)
-			w.t.Cleanup(func() { _ = o.Record.Close() })
-		})
-		var first time.Time
-		for i := range many {
-			first = w.mustPut(fmt.Sprint("s", i), "0 * * * *").NextAt.Time
-		}
-		ahead.Store(w.until(first.Add(time.Second)))
+		const many = 3*mostTogether + 50
+		s, ahead := w.process(func(o *Options) { o.Record = w.mustOpen(time.Second) })
+		first := w.mustPutDue(many, ahead)
 		unlock := storetest.LockSQLite(w.t, w.url)
 		if _, err := s.look(w.t.Context()); !api.Passing(err) {
 			w.t.Errorf("while the database writes nothing: %v", err)
@@ -290,10 +271,7 @@ func TestJ10_TheDatabaseWritesNothing(t *testing.T) {
 			_, err := s.look(w.t.Context())
 			return err == nil
 		})
-		for i := range many {
-			w.wants(fmt.Sprint("s", i), 1)
-			w.wantTimes(fmt.Sprint("s", i), first, first.Add(time.Hour))
-		}
+		w.wantRun(many, first)
 	})
 }
 
